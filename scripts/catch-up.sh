@@ -18,10 +18,10 @@ listen=127.0.0.1:$((20000 + RANDOM % 10000))
 
 up() { "$consort" up --dir "$home/c" "$@" >"$home/up.log" 2>&1 || { cat "$home/up.log" >&2; exit 1; }; }
 console() { psql -X -A -t -d "postgres://postgres@$listen/consort" -c "$1"; }
-column() { psql -X -A -d "postgres://postgres@$listen/consort" -c "SHOW FEEDS" | awk -F '|' -v name="$1" -v database=postgres \
+column() { psql -X -A -d "postgres://postgres@$listen/consort" -c "SHOW REPLICATION" | awk -F '|' -v name="$1" -v database=postgres \
     'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } $at["database"] == database { print $at[name] }'; }
 fed() { # until the replica shows the newest version; each look takes a process, so there are few
-    until psql -X -A -t -d "postgres://postgres@$listen/consort" -c "SHOW FEEDS" |
+    until psql -X -A -t -d "postgres://postgres@$listen/consort" -c "SHOW REPLICATION" |
         awk -F '|' '$4 == "postgres" && $5 == "serving" && $10 == 0 { found = 1 } END { exit !found }'; do sleep 0.05; done
 }
 tpcc() {
@@ -39,7 +39,7 @@ used() { # processor time so far, in ticks of 10 ms: Consort's, the replica's
 }
 settings() { # what the configuration says before its first table
     local file=$home/c/consort.toml
-    sed -i '/^apply_connections\|^fed_buffer/d' "$file"
+    sed -i '/^apply_connections\|^replication_buffer_size/d' "$file"
     sed -i "1i apply_connections = $1\nfed_buffer = \"4GB\"" "$file"
 }
 

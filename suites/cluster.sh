@@ -127,7 +127,7 @@ sets() {
 # Before start_consort: shadow mode, with so much time for analysis and proof that first reads leave, too.
 shadow_on() {
     metrics_port=$(free_port)
-    sets "shadow = \"$work/shadow\"" 'proof_limit = "1s"' "metrics_listen = \"127.0.0.1:$metrics_port\""
+    sets "shadow = \"$work/shadow\"" 'proof_timeout = "1s"' "metrics_listen = \"127.0.0.1:$metrics_port\""
 }
 
 # What shadow mode has found: verdicts with their counts; an error if a difference is not in suites/shadow-reviewed.txt.

@@ -1,8 +1,9 @@
-//! The console: a database that no server has, in which SHOW commands tell what Consort knows and does.
+//! The console: a virtual database in which SHOW commands report Consort's state and activity.
 //!
-//! Commands and columns are PgBouncer's where it has them, so that what reads its console reads this one. Each SHOW
-//! command is a file with one pure function from a [`View`] to a [`Table`]; this file finds the command. What changes
-//! something or takes its time (RELOAD, PAUSE, KILL, VERIFY, SHUTDOWN ..) is only recognised here: the node acts.
+//! Commands and columns are PgBouncer's where it has them, so its console readers work here too. Each SHOW
+//! command is a file with one pure function from a [`View`] to a [`Table`]; this file finds the command.
+//! Commands that change state or take time (RELOAD, PAUSE, KILL, VERIFY, SHUTDOWN ..) are only recognised
+//! here: the node acts.
 
 mod command;
 #[cfg(test)]
@@ -41,96 +42,97 @@ pub use view::View;
 
 use config::Config;
 
-/// What a role may do in the console.
+/// Rights of a role in the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// SHOW, and what changes something.
+    /// SHOW, and commands that change state.
     Command,
-    /// SHOW.
+    /// SHOW only.
     Look,
 }
 
 /// The answer to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Rows; the command's tag is `SHOW`.
+    /// Rows with the command tag `SHOW`.
     Rows(Table),
-    /// The node has to do this, and then to answer with [`Command::tag`].
+    /// A command that the node has to execute, and then to answer with [`Command::tag`].
     Do(Command),
     /// An error.
     Refused(Refusal),
 }
 
-/// What changes something, or takes its time.
+/// A command that changes state, or takes time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read the configuration again.
     Reload,
-    /// Let transactions end and hold new ones, in one database or all; answered when all is quiet.
+    /// Let transactions end and hold new ones, in one database or all; answered when no transaction is open.
     Pause(Option<String>),
     /// Hold every request, inside transactions too; answered when none runs.
     Suspend,
-    /// Go on.
+    /// End a pause, in one database or all.
     Resume(Option<String>),
     /// Refuse new clients of a database.
     Disable(String),
-    /// Let them in again.
+    /// Admit new clients of a database again.
     Enable(String),
-    /// Send everybody away at once who is in one database or all, and hold new ones.
+    /// Disconnect at once all clients of one database or of all, and hold new ones.
     Kill(Option<String>),
-    /// Send the client of this number away at once.
+    /// Disconnect the client of this number at once.
     KillClient(u64),
-    /// Close the connections in one database or all, as soon as nobody has them.
+    /// Close the server connections of one database or all, as soon as they are idle.
     Reconnect(Option<String>),
-    /// Wait until that is done.
+    /// Wait until RECONNECT is complete.
     WaitClose(Option<String>),
     /// Change a setting until the configuration is read again.
     Set {
-        /// Its key.
+        /// Key of the setting.
         key: String,
-        /// What it is to be.
+        /// New value of the setting.
         value: String,
     },
-    /// Do this with the replica of this name, which Consort feeds.
+    /// Change the feed of the logical replica of this name.
     Replica(Change, String),
-    /// As long as the session lasts, keep what a replica to come is going to lack that is a copy of another one's server.
+    /// Keep, for as long as the session lasts, the commits that a future replica will lack whose server is a
+    /// copy of another one's.
     AddReplica {
-        /// The name under which it joins.
+        /// Name under which the new replica joins.
         name: String,
-        /// The one whose server is copied.
+        /// Replica whose server is copied.
         source: String,
     },
-    /// Compare the replicas that Consort feeds with the primary, in one database or all.
+    /// Compare the logical replicas with the primary, in one database or all.
     Verify {
-        /// Which; nothing: all.
+        /// Database name; `None`: all databases.
         database: Option<String>,
-        /// Copy what differs anew.
+        /// Copy differing rows again.
         repair: bool,
     },
-    /// End.
+    /// End the process.
     Shutdown(Shutdown),
 }
 
-/// What is waited for before the end.
+/// Condition that SHUTDOWN waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Open transactions, at most for `drain_time`.
+    /// Wait for open transactions, at most for `shutdown_drain_timeout`.
     #[default]
     Now,
-    /// Open transactions, however long that takes.
+    /// Wait for open transactions without a limit.
     WaitForServers,
-    /// That all clients leave by themselves.
+    /// Wait until all clients have disconnected.
     WaitForClients,
 }
 
-/// What is done with a replica that Consort feeds.
+/// Action on a logical replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// No read goes there, and it takes nothing.
+    /// Pause it: no reads run there, and it receives nothing.
     Pause,
-    /// It goes on.
+    /// Resume its feed.
     Resume,
-    /// Every database is copied to it anew.
+    /// Copy every database to it again.
     Rebuild,
 }
 
@@ -156,9 +158,9 @@ pub struct Table {
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the column.
     pub kind: Kind,
 }
 
@@ -182,7 +184,7 @@ impl Kind {
 }
 
 impl Command {
-    /// The database that it names.
+    /// Database that the command names.
     pub fn database(&self) -> Option<&str> {
         match self {
             Self::Pause(name) | Self::Resume(name) | Self::Kill(name) => name.as_deref(),
@@ -214,7 +216,7 @@ impl Command {
     }
 }
 
-/// One SHOW command: its name, what it tells, and its rows.
+/// One SHOW command: its name, its description, and its rows.
 struct Show {
     name: &'static str,
     meaning: &'static str,
@@ -254,36 +256,36 @@ const SHOWS: &[Show] = &[
     show_verify::SHOW,
 ];
 
-/// What changes something: its form, and what it does.
+/// Commands that change state: form and effect.
 const COMMANDS: &[(&str, &str)] = &[
     ("RELOAD", "read the configuration again"),
-    ("PAUSE [database]", "let transactions end and hold new ones; answered when all is quiet"),
-    ("SUSPEND", "hold every statement, inside transactions too; answered when none runs"),
-    ("RESUME [database]", "go on after PAUSE, SUSPEND or KILL"),
-    ("DISABLE database", "refuse new clients of a database"),
-    ("ENABLE database", "let them in again"),
-    ("KILL [database]", "send all clients away at once; new ones wait until RESUME"),
-    ("KILL_CLIENT id", "send the client away at once that has this id in SHOW CLIENTS"),
-    ("RECONNECT [database]", "close connections to the nodes as soon as nobody has them"),
-    ("WAIT_CLOSE [database]", "wait until those are closed that RECONNECT meant"),
-    ("SET key = value", "change a setting until the configuration is read again"),
-    ("PAUSE REPLICA name", "a replica that Consort feeds: no read goes there, and it takes nothing"),
-    ("RESUME REPLICA name", "it goes on where it was"),
-    ("REBUILD REPLICA name", "copy every database to it anew"),
+    ("PAUSE [database]", "let transactions end and hold new ones; returns when none is open"),
+    ("SUSPEND", "hold every statement, inside transactions too; returns when none runs"),
+    ("RESUME [database]", "continue after PAUSE, SUSPEND or KILL"),
+    ("DISABLE database", "reject new clients of a database"),
+    ("ENABLE database", "accept new clients of a database again"),
+    ("KILL [database]", "disconnect all clients at once; new transactions wait until RESUME"),
+    ("KILL_CLIENT id", "disconnect the client with this id of SHOW CLIENTS at once"),
+    ("RECONNECT [database]", "close connections to the nodes as soon as they are idle"),
+    ("WAIT_CLOSE [database]", "wait until RECONNECT has closed all its connections"),
+    ("SET key = value", "change a setting until the next RELOAD"),
+    ("PAUSE REPLICA name", "stop reads and replication at a logical replica"),
+    ("RESUME REPLICA name", "continue reads and replication at a logical replica"),
+    ("REBUILD REPLICA name", "copy every database to a logical replica again"),
     (
         "ADD REPLICA name FROM source",
-        "while this session lasts, keep what a replica to come will lack whose server you copy from the source's",
+        "retain changes for a new replica, copied from the source's server, while this session lasts",
     ),
     (
         "VERIFY [database] [REPAIR]",
-        "compare the replicas that Consort feeds with the primary; REPAIR: write rows that differ, or copy anew",
+        "compare logical replicas with the primary; REPAIR: rewrite rows that differ, or copy again",
     ),
-    ("SHUTDOWN", "let transactions end, at most for drain_time, then stop"),
+    ("SHUTDOWN", "let transactions end, at most for shutdown_drain_timeout, then stop"),
     ("SHUTDOWN WAIT_FOR_SERVERS", "let transactions end, however long that takes, then stop"),
-    ("SHUTDOWN WAIT_FOR_CLIENTS", "let nobody in, and stop when all clients have left"),
+    ("SHUTDOWN WAIT_FOR_CLIENTS", "reject new clients, and stop when all clients have disconnected"),
 ];
 
-/// What this role may do in the console; nothing if it may not even look.
+/// Rights of this role in the console. `None` if it may not connect.
 pub fn rights(config: &Config, user: &str) -> Option<Rights> {
     let among = |users: &[String]| users.iter().any(|name| name == user);
     if among(&config.admin_users) {
@@ -319,41 +321,46 @@ pub fn answer(command: &str, rights: Rights, view: &dyn View) -> Reply {
         Rights::Look => Reply::Refused(Refusal {
             sqlstate: "42501",
             message: format!("permission denied for {}", wanted.tag()),
-            hint: "The setting admin_users lists who may do this; stats_users may only look.".to_owned(),
+            hint: "Add the role to admin_users; roles in stats_users have read-only access.".to_owned(),
         }),
     }
 }
 
+/// Former names of SHOW commands, answered for one more release.
+const FORMER_SHOWS: &[(&str, &str)] =
+    &[("GAUGES", "SNAPSHOTS"), ("DOUBTS", "IN_FLIGHT"), ("FEEDS", "REPLICATION"), ("LEAD", "LEADER")];
+
 fn show(command: &str, name: &str, view: &dyn View) -> Reply {
+    let name = FORMER_SHOWS.iter().find(|(former, _)| *former == name).map_or(name, |(_, new)| new);
     match SHOWS.iter().find(|show| show.name == name) {
         Some(show) => Reply::Rows((show.rows)(view)),
         None => unknown(command),
     }
 }
 
-/// Why nothing of this name is a replica that Consort feeds, unless it is one.
+/// Returns a refusal unless a replica of this name is fed by Consort.
 fn no_replica(name: &str, view: &dyn View) -> Option<Refusal> {
     let nodes = view.nodes();
     let (sqlstate, message) = match nodes.iter().find(|node| node.name == name).map(|node| node.role) {
         Some(Role::Replica) => return None,
-        Some(_) => ("42809", format!("\"{name}\" is no replica that Consort feeds")),
-        None => ("42704", format!("there is no replica \"{name}\"")),
+        Some(_) => ("42809", format!("\"{name}\" is not a logical replica")),
+        None => ("42704", format!("replica \"{name}\" does not exist")),
     };
     let fed = nodes.iter().filter(|node| node.role == Role::Replica);
     let fed: Vec<&str> = fed.map(|node| node.name.as_str()).collect();
     let hint = match fed.is_empty() {
-        true => "Consort feeds no replica: the configuration has no [[replica]].".to_owned(),
-        false => format!("Consort feeds {}.", fed.join(", ")),
+        true => "The configuration has no [[replica]].".to_owned(),
+        false => format!("Logical replicas: {}.", fed.join(", ")),
     };
     Some(Refusal { sqlstate, message, hint })
 }
 
-/// Why no node can come under this name, unless one can.
+/// Returns a refusal unless a new node may have this name.
 fn has_node(name: &str, view: &dyn View) -> Option<Refusal> {
     view.nodes().iter().any(|node| node.name == name).then(|| Refusal {
         sqlstate: "42710",
-        message: format!("there is a node \"{name}\" already"),
-        hint: "SHOW REPLICAS lists them.".to_owned(),
+        message: format!("node \"{name}\" already exists"),
+        hint: "SHOW REPLICAS lists all nodes.".to_owned(),
     })
 }
 
@@ -361,7 +368,7 @@ fn unknown(command: &str) -> Reply {
     Reply::Refused(Refusal {
         sqlstate: "42601",
         message: format!("invalid command '{command}', use SHOW HELP;"),
-        hint: "This database is Consort's console; SQL runs in the others.".to_owned(),
+        hint: "This database is Consort's admin console; connect to another database to run SQL.".to_owned(),
     })
 }
 
@@ -375,7 +382,7 @@ const fn number(name: &'static str) -> Column {
     Column { name, kind: Kind::Number }
 }
 
-/// A value that is there.
+/// Returns a non-NULL value.
 fn value(value: impl ToString) -> Option<String> {
     Some(value.to_string())
 }

@@ -1,4 +1,4 @@
-//! A small HTTP listener of its own for `/metrics`, `/healthz` and `/readyz`: three pages, GET only, one request a
+//! A small HTTP listener for `/metrics`, `/healthz` and `/readyz`: three pages, GET only, one request per
 //! connection.
 
 use std::io;
@@ -14,20 +14,20 @@ use tokio::time::timeout;
 /// The longest request that is read.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 
-/// How long a request may take.
+/// Maximum duration of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 /// Connections that are served at one time; more wait in the listener.
 const MAX_CONNECTIONS: usize = 16;
 
-/// How long nobody is accepted after that has failed.
+/// Pause after a failed accept before the next one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What the pages tell.
+/// Content of the pages.
 pub trait Pages {
     /// The page of the metrics, in Prometheus' text format.
     fn metrics(&self) -> String;
-    /// Why the node is not ready for clients; nothing: it is.
+    /// Reason why the node is not ready for clients. `None`: it is ready.
     fn not_ready(&self) -> Option<String>;
 }
 
@@ -39,15 +39,15 @@ pub async fn serve(listener: TcpListener, pages: Rc<dyn Pages>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Without descriptors, for example: others come back.
-                tracing::warn!(%error, "a request for a page could not be accepted");
+                // The process may lack file descriptors, for example: clients come back.
+                tracing::warn!(%error, "cannot accept an HTTP connection");
                 tokio::time::sleep(AGAIN_AFTER).await;
                 continue;
             }
         };
         let pages = Rc::clone(&pages);
         tokio::task::spawn_local(async move {
-            // A client that is slow or gone gets nothing; nobody waits for it.
+            // A client that is slow or gone gets nothing, and no other client waits for it.
             let _ = timeout(REQUEST_TIME, exchange(stream, pages.as_ref())).await;
             drop(place);
         });
@@ -78,9 +78,9 @@ fn answer(request: &[u8], pages: &dyn Pages) -> String {
             None => ("200 OK", "ready\n".to_owned()),
             Some(why) => ("503 Service Unavailable", format!("{why}\n")),
         },
-        ["GET", _, _] => ("404 Not Found", "/metrics, /healthz or /readyz\n".to_owned()),
-        [_, _, _] => ("405 Method Not Allowed", "only GET\n".to_owned()),
-        _ => ("400 Bad Request", "not a request of HTTP\n".to_owned()),
+        ["GET", _, _] => ("404 Not Found", "not found; use /metrics, /healthz or /readyz\n".to_owned()),
+        [_, _, _] => ("405 Method Not Allowed", "only GET is allowed\n".to_owned()),
+        _ => ("400 Bad Request", "not an HTTP request\n".to_owned()),
     };
     let kind = if words.get(1) == Some(&"/metrics") { "text/plain; version=0.0.4" } else { "text/plain" };
     format!(

@@ -1,5 +1,5 @@
-//! The page that Prometheus reads: what the process has counted (`counters`), and what other parts know anyway (positions, doubts,
-//! reads served), taken from the [`View`] when the page is made.
+//! The page that Prometheus reads: the process' counters (`counters`), and values known elsewhere (positions,
+//! in-flight write sets, reads served), taken from the [`View`] when the page is made.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,89 +20,87 @@ pub fn page(metrics: &Metrics, view: &dyn View) -> String {
 }
 
 fn own(page: &mut Page, metrics: &Metrics) {
-    page.counter("consort_clients_accepted_total", "Clients that came.")
+    page.counter("consort_clients_accepted_total", "Accepted client connections.")
         .sample(&[], metrics.clients_accepted.get());
-    page.counter("consort_clients_refused_total", "Clients that were turned away.")
+    page.counter("consort_clients_refused_total", "Rejected client connections, by SQLSTATE.")
         .by("sqlstate", metrics.clients_refused.get());
     page.counter("consort_cancel_requests_total", "Cancel requests.")
         .sample(&[], metrics.cancel_requests.get());
-    // From the first scrape on: a rule that divides by it must not be silent while nothing has left.
+    // Present from the first scrape on: a rule that divides by it must not be silent while no read was
+    // offloaded.
     let mut at_standbys = metrics.reads_at_standbys.get();
     at_standbys.entry("plain").or_default();
-    page.counter("consort_reads_at_standbys_total", "Reads that a standby answered, by what proved them.")
+    page.counter("consort_reads_at_standbys_total", "Reads answered by a standby, by proof.")
         .by("proof", at_standbys);
-    page.counter(
-        "consort_statements_at_primary_total",
-        "Statements at the primary, by what kept them there.",
-    )
-    .by("reason", metrics.statements_at_primary.get());
+    page.counter("consort_statements_at_primary_total", "Statements at the primary, by reason.")
+        .by("reason", metrics.statements_at_primary.get());
     page.counter(
         "consort_commits_as_statements_total",
-        "Where statements travel: commits that travelled as the statements that they ran.",
+        "Statement replication: commits replicated as their statements.",
     )
     .sample(&[], metrics.commits_as_statements.get());
-    page.counter("consort_commits_as_rows_total", "Where statements travel: commits that travelled as rows.")
-        .by("why", metrics.commits_as_rows.get());
+    page.counter(
+        "consort_commits_as_rows_total",
+        "Statement replication: commits replicated as rows, by reason.",
+    )
+    .by("why", metrics.commits_as_rows.get());
     page.counter(
         "consort_statements_not_told_total",
-        "Where statements travel: statements that wrote and whose rows travel, by why.",
+        "Statement replication: writing statements replicated as rows, by reason.",
     )
     .by("why", metrics.statements_not_told.get());
     page.counter("consort_shadowed_total", "Reads compared with the primary in shadow mode, by verdict.")
         .by("verdict", metrics.shadowed.get());
-    page.counter("consort_reads_at_primary_total", "Statements at the primary that are proven to be reads.")
+    page.counter("consort_reads_at_primary_total", "Statements at the primary that are read-only.")
         .sample(&[], metrics.reads_at_primary.get());
-    page.counter("consort_results_cut_off_total", "Results that broke off after their first bytes had left.")
+    page.counter("consort_results_cut_off_total", "Results cut off after their first bytes were sent.")
         .sample(&[], metrics.results_cut_off.get());
     page.histogram(
         "consort_proof_wait_seconds",
-        "How long answers were held for their proof.",
+        "Time for which results were held until their proof.",
         &metrics.proof_wait,
     );
     page.histogram(
         "consort_replica_wait_seconds",
-        "How long reads waited for a replica, where they do.",
+        "Time for which reads waited for a replica, in designs in which they wait.",
         &metrics.replica_wait,
     );
     page.histogram(
         "consort_refresh_wait_seconds",
-        "How long refreshes waited for those who read, where they lock.",
+        "Time for which refreshes waited for readers, in designs that lock.",
         &metrics.refresh_wait,
     );
     page.histogram(
         "consort_gauge_seconds",
-        "How long a look at the primary took.",
+        "Round-trip time of a snapshot probe of the primary.",
         &metrics.gauge_round_trip,
     );
     page.histogram(
         "consort_analysis_wait_seconds",
-        "How long statements waited for analysis.",
+        "Time for which statements waited for analysis.",
         &metrics.analysis_wait,
     );
 }
 
-/// What only designs have in which transactions are ordered before they are executed.
+/// Metrics of designs in which transactions are ordered before they are executed.
 fn ordered(page: &mut Page, metrics: &Metrics) {
-    page.counter(
-        "consort_ordered_refused_total",
-        "Where transactions are ordered first: statements that were refused, by reason.",
-    )
-    .by("reason", metrics.scheduled_refused.get());
+    page.counter("consort_ordered_refused_total", "Ordered designs: rejected statements, by reason.")
+        .by("reason", metrics.scheduled_refused.get());
     page.counter(
         "consort_replicas_taken_out_total",
-        "Where transactions are ordered first: replicas that failed or answered otherwise than the primary.",
+        "Ordered designs: replicas taken out after a failure or a result unlike the primary's.",
     )
     .sample(&[], metrics.replicas_taken_out.get());
     page.histogram(
         "consort_lock_wait_seconds",
-        "Where transactions are ordered first: how long statements waited for their tables.",
+        "Ordered designs: time for which statements waited for their table locks.",
         &metrics.lock_wait,
     );
 }
 
 fn clients(page: &mut Page, view: &dyn View) {
     let clients = view.clients();
-    let mut family = page.gauge("consort_clients", "Clients, by what they do.");
+    let mut family = page.gauge("consort_clients", "Connected clients, by state.");
     for (name, state) in
         [("active", ClientState::Active), ("idle", ClientState::Idle), ("waiting", ClientState::Waiting)]
     {
@@ -127,18 +125,17 @@ fn nodes(page: &mut Page, nodes: &[Node]) {
         .iter()
         .for_each(|node| family.sample(&[("node", &node.name)], u64::from(node.not_serving.is_none())));
     let standbys = || nodes.iter().filter(|node| node.role != Role::Primary);
-    let mut family = page.gauge("consort_standby_lag_bytes", "Log that the standby has not replayed yet.");
+    let mut family = page.gauge("consort_standby_lag_bytes", "WAL that the standby has not replayed yet.");
     for node in standbys() {
         if let Some((end, replayed)) = written.zip(node.replayed) {
             family.sample(&[("node", &node.name)], end.get().saturating_sub(replayed.get()));
         }
     }
-    let mut family = page.gauge("consort_standby_pending", "Statements that run at the standby now.");
+    let mut family = page.gauge("consort_standby_pending", "Statements running at the standby.");
     standbys().for_each(|node| family.sample(&[("node", &node.name)], node.pending));
-    let mut family = page.counter("consort_standby_reads_total", "Reads that the standby answered.");
+    let mut family = page.counter("consort_standby_reads_total", "Reads answered by the standby.");
     standbys().for_each(|node| family.sample(&[("node", &node.name)], node.served));
-    let mut family =
-        page.counter("consort_standby_refused_total", "Answers thrown away, by node and reason.");
+    let mut family = page.counter("consort_standby_refused_total", "Discarded results, by node and reason.");
     for node in standbys() {
         for (reason, count) in &node.refused {
             family.sample(&[("node", &node.name), ("reason", reason)], *count);
@@ -148,22 +145,22 @@ fn nodes(page: &mut Page, nodes: &[Node]) {
 
 fn progress(page: &mut Page, view: &dyn View) {
     let gauges = view.gauges();
-    page.counter("consort_gauges_total", "Looks at the primary.").sample(&[], gauges.sent);
-    page.counter("consort_gauges_lost_total", "Looks that were not answered.").sample(&[], gauges.lost);
-    page.counter("consort_gauges_void_total", "Looks answered by an earlier life of the primary.")
+    page.counter("consort_gauges_total", "Snapshot probes of the primary.").sample(&[], gauges.sent);
+    page.counter("consort_gauges_lost_total", "Snapshot probes without an answer.").sample(&[], gauges.lost);
+    page.counter("consort_gauges_void_total", "Snapshot probes answered before a restart of the primary.")
         .sample(&[], gauges.void);
-    let mut family = page.counter("consort_gauges_settled_total", "Looks that settled, by rule.");
+    let mut family = page.counter("consort_gauges_settled_total", "Settled snapshot probes, by rule.");
     family.sample(&[("rule", "quick")], gauges.settled_quick);
     family.sample(&[("rule", "lsn")], gauges.settled_by_lsn);
-    page.gauge("consort_writers_anywhere", "1 if reads are proven against writers past Consort too.")
+    page.gauge("consort_writers_anywhere", "1 if proofs account for writers that bypass Consort.")
         .sample(&[], u64::from(gauges.writers_anywhere));
-    page.gauge("consort_leads", "1 if this Consort leads, 0 if it waits because another one does.")
+    page.gauge("consort_leads", "1 if this Consort holds the leader lease, 0 if it stands by.")
         .sample(&[], u64::from(view.led_by().is_none()));
-    page.gauge("consort_doubts", "Commits that may or may not be visible yet.")
+    page.gauge("consort_doubts", "In-flight write sets: commits that may or may not be visible yet.")
         .sample(&[], view.doubts().len() as u64);
     slots(page, &view.slots());
     feeds(page, &view.feeds());
-    let mut family = page.gauge("consort_database_serving", "1 if reads may leave the primary, by database.");
+    let mut family = page.gauge("consort_database_serving", "1 if reads of the database can be offloaded.");
     for database in view.databases() {
         family.sample(&[("database", &database.name)], u64::from(database.not_serving.is_none()));
     }
@@ -172,11 +169,11 @@ fn progress(page: &mut Page, view: &dyn View) {
 fn slots(page: &mut Page, slots: &[Slot]) {
     let of_databases = || slots.iter().filter_map(|slot| Some((slot.database.as_deref()?, slot)));
     let mut family =
-        page.gauge("consort_slot_retained_bytes", "Log that the primary keeps for the slot, by database.");
+        page.gauge("consort_slot_retained_bytes", "WAL that the primary retains for the slot, by database.");
     of_databases().for_each(|(name, slot)| family.sample(&[("database", name)], slot.kept_bytes));
     let mut family = page.gauge(
         "consort_slot_remaining_bytes",
-        "Log that may still be written before the slot is lost; absent without max_slot_wal_keep_size.",
+        "WAL that may still be written before the slot is lost; absent without max_slot_wal_keep_size.",
     );
     for (name, slot) in of_databases() {
         if let Some(left) = slot.left_bytes {
@@ -185,7 +182,7 @@ fn slots(page: &mut Page, slots: &[Slot]) {
     }
 }
 
-/// Nothing is said where nobody is fed.
+/// Writes nothing where no replica is fed.
 fn feeds(page: &mut Page, feeds: &[Feed]) {
     if feeds.is_empty() {
         return;
@@ -196,37 +193,39 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
             family.sample(&[("node", &feed.replica), ("database", &feed.database)], value(feed));
         }
     };
-    each("consort_feed_failed", "1 if the replica differs from the primary and must be made anew.", |feed| {
+    each("consort_feed_failed", "1 if the replica differs from the primary and must be rebuilt.", |feed| {
         u64::from(feed.state == "failed")
     });
-    each("consort_feed_waiting", "1 while the replica takes nothing in: why is in SHOW FEEDS.", |feed| {
-        u64::from(feed.state == "waiting")
-    });
+    each(
+        "consort_feed_waiting",
+        "1 while the replica applies nothing; for the reason see SHOW REPLICATION.",
+        |feed| u64::from(feed.state == "waiting"),
+    );
     each("consort_feed_copying", "1 while the database is copied to the replica.", |feed| {
         u64::from(feed.state == "copying")
     });
-    each("consort_feed_pending_commits", "Commits that the replica does not show yet.", |feed| {
+    each("consort_feed_pending_commits", "Commits that the replica has not applied yet.", |feed| {
         feed.pending_commits
     });
-    each("consort_feed_pending_bytes", "Bytes of rows that the replica does not show yet.", |feed| {
+    each("consort_feed_pending_bytes", "Bytes of rows that the replica has not applied yet.", |feed| {
         feed.pending_bytes
     });
-    each("consort_feed_pending_file_bytes", "Those of them that lie in files.", |feed| {
-        feed.pending_file_bytes
-    });
     each(
-        "consort_feed_lag_milliseconds",
-        "How long the replica has not shown what the primary has.",
-        |feed| u64::try_from(feed.lag.as_millis()).unwrap_or(u64::MAX),
+        "consort_feed_pending_file_bytes",
+        "Bytes of rows not applied yet that are spilled to disk.",
+        |feed| feed.pending_file_bytes,
     );
+    each("consort_feed_lag_milliseconds", "Replication lag of the replica in milliseconds.", |feed| {
+        u64::try_from(feed.lag.as_millis()).unwrap_or(u64::MAX)
+    });
     let mut family = page.counter(
         "consort_feed_readers_let_go_total",
-        "Reads that held a refresh of the replica back for as long as they may.",
+        "Reads that blocked a refresh of the replica up to the limit.",
     );
     for feed in feeds {
         family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.readers_let_go);
     }
-    let mut family = page.counter("consort_feed_steps_total", "Steps in which the replica was brought on.");
+    let mut family = page.counter("consort_feed_steps_total", "Apply steps at the replica.");
     for feed in feeds {
         let mut sample = |how, count| {
             family.sample(&[("node", &feed.replica), ("database", &feed.database), ("how", how)], count);
@@ -237,13 +236,13 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
         sample("undone", feed.steps.undone);
     }
     let mut family =
-        page.counter("consort_feed_copies_total", "Copies of the database that were begun for the replica.");
+        page.counter("consort_feed_copies_total", "Copies of the database started for the replica.");
     for feed in feeds {
         family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.copies);
     }
     let mut family = page.counter(
         "consort_feed_statements_total",
-        "Statements that the replica executed in the place of the rows that they wrote.",
+        "Statements that the replica executed instead of applying their rows.",
     );
     for feed in feeds {
         family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.steps.reruns);
@@ -256,7 +255,7 @@ struct Page {
     text: String,
 }
 
-/// One metric of a page, whose samples follow.
+/// One metric of a page, with its samples.
 struct Family<'a> {
     page: &'a mut Page,
     name: &'static str,
@@ -305,7 +304,7 @@ impl Family<'_> {
     }
 }
 
-/// A label's value as the text format wants it.
+/// Escapes a label's value for the text format.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -337,10 +336,10 @@ mod tests {
         assert!(page.text.ends_with("x{database=\"a\\\"b\\\\c\\nd\"} 1\n"), "{}", page.text);
     }
 
-    /// Labels that whoever scrapes adds.
+    /// Labels that a scraper adds.
     const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
 
-    /// Alert rules and dashboard ask for metrics that are on the page, by labels that they have there.
+    /// Alert rules and dashboard use metrics that are on the page, by labels that they have there.
     fn the_files_for_operators_name_what_is_there(page: &str) {
         let is_word = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
         let declared: Vec<&str> =

@@ -10,15 +10,15 @@ use wire::{Bind, Describe, Execute, Malformed, Parse, Splitter, Step, Target};
 pub struct Batch<'a> {
     /// The statement is parsed first; it is the unnamed one.
     pub parse: Option<Parse<'a>>,
-    /// The statement is described, behind its Parse.
+    /// The statement is described, after its Parse.
     pub describes_statement: bool,
-    /// The statement is described, behind the Bind.
+    /// The statement is described, after the Bind.
     pub describes_statement_late: bool,
     /// Parameters and formats.
     pub bind: Bind<'a>,
     /// The portal is described.
     pub describes_portal: bool,
-    /// How many rows are wanted.
+    /// The Execute, with the number of rows that it wants.
     pub execute: Execute<'a>,
 }
 

@@ -25,7 +25,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use wire::Answers;
 
-/// So many named statements of a session are followed; more are the primary's alone.
+/// Most named statements of a session that are followed; further ones run at the primary only.
 const STATEMENTS_FOLLOWED: usize = 4096;
 /// Longer texts are the primary's alone.
 const TEXT_FOLLOWED_BYTES: usize = 64 * 1024;
@@ -80,9 +80,9 @@ impl Statement {
 /// A named statement as a server took it in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// What was parsed.
+    /// The parsed statement.
     pub statement: Rc<Statement>,
-    /// What the server said of it, where it was asked.
+    /// The server's description of the statement, if the client asked for it.
     described: Option<Rc<Described>>,
     /// If SQL's PREPARE made it: its text is that of the PREPARE then.
     by_sql: Option<BySql>,
@@ -96,7 +96,7 @@ impl Kept {
         self.described.as_ref().map_or(&self.statement.types, |described| &described.parameters)
     }
 
-    /// Whether who was told of this may use that.
+    /// True if a client with this description may use the other one.
     fn may_be(&self, there: &Kept) -> bool {
         let described = self.described.is_none() || self.described == there.described;
         let by_sql = match (&self.by_sql, &there.by_sql) {
@@ -112,29 +112,29 @@ impl Kept {
     }
 }
 
-/// What a connection that sessions share has under names: `None` if it is not known what.
+/// Statements of a pooled connection by name: `None` if the statement is unknown.
 pub type There = HashMap<Box<[u8]>, Option<Kept>>;
 
-/// What the shared connection lacks of what the client calls by a name.
+/// Steps that a pooled connection needs before it has the client's statement of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// It has another statement of this name.
+    /// The connection has another statement of this name, to be closed first.
     pub closes: bool,
-    /// It must parse this.
+    /// The statement to parse on the connection.
     pub parses: Option<Kept>,
 }
 
 impl Lack {
-    /// What the client was told of the statement.
+    /// The description that the client has received.
     pub fn told(&self) -> Option<Rc<Described>> {
         self.parses.as_ref()?.described.clone()
     }
 }
 
-/// What is known of a statement that the shared connection lacks, and of which the client was told what it is.
+/// Known facts of a statement that the pooled connection lacks and that the client has had described.
 #[derive(Clone, Copy, Debug)]
 pub struct Lacking<'a> {
-    /// Under which names it was found to be what the client was told.
+    /// Names under which the statement was found to be as described.
     pub found: &'a NamesAt,
     /// Under which settings, where they are known.
     pub found_under: Option<&'a Settings>,
@@ -142,32 +142,32 @@ pub struct Lacking<'a> {
     pub parsed_under: Option<&'a Settings>,
 }
 
-/// What was done with named statements since this was asked last.
+/// Counts of operations on named statements since the last call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
-    /// So many were parsed by the client.
+    /// Statements that the client has parsed.
     pub client_parses: u64,
-    /// So often the primary was sent one to parse, also what a shared connection lacks.
+    /// Statements that were sent to the primary to be parsed, also those that a pooled connection lacks.
     pub server_parses: u64,
-    /// So often the client has bound one.
+    /// Statements that the client has bound.
     pub binds: u64,
 }
 
 /// The prepared statements of a session.
 #[derive(Debug, Default)]
 pub struct Statements {
-    /// What the connection has that the session shares with others, while it has one.
+    /// Statements of the attached pooled connection; `None` while none is attached.
     there: Option<There>,
-    /// Those that the connection does not have because they have other columns there, or are errors: what the client is told
-    /// who uses them in the current request.
+    /// Statements that the connection lacks because their columns differ there or because they are errors,
+    /// with the answer that the client gets for using them in the current request.
     refused: BTreeMap<Box<[u8]>, Box<[u8]>>,
-    /// What the client is told instead if SQL does not find one that its text names: that is refused.
+    /// Answer to the client if SQL does not find a refused statement that its text names.
     refused_in_sql: Option<Box<[u8]>>,
-    /// Those that the client closes, as long as that is not answered.
+    /// Statements that the client closes, as long as the close is not answered.
     closing: Vec<Box<[u8]>>,
     /// The primary may have statements of the session's that are not followed.
     astray: bool,
-    /// One that was parsed at a shared connection asks for what the session's use of sequences gave.
+    /// True if a statement that was parsed at a pooled connection calls `currval` or `lastval`.
     asks_sequences: bool,
     named: BTreeMap<Box<[u8]>, Parsed>,
     unnamed: Unnamed,
@@ -175,9 +175,10 @@ pub struct Statements {
     under: Under,
     /// Counts requests.
     request: u64,
-    /// What is being parsed, with the meaning that it had a moment before.
+    /// Statements that are being parsed, with the meaning that each had a moment before.
     meanings: Vec<(Box<[u8]>, u64)>,
-    /// What statements are likely to mean, to be taken for certain once a read is proven under the names of their Parse.
+    /// Statements with a likely meaning. The meaning becomes certain once a read is proven under the names of
+    /// their Parse.
     likely: Vec<Box<[u8]>>,
     /// Counts of parses and binds of named statements since the last request.
     pub counted: Counted,
@@ -193,12 +194,12 @@ pub struct Unnamed {
     elsewhere: bool,
 }
 
-/// What a message does to the unnamed statement, taken back if the primary has passed over the message.
+/// Effect of a message on the unnamed statement, undone if the primary has skipped the message.
 #[derive(Debug)]
 pub enum Undo {
     /// This one was replaced, or went.
     Replaced(Box<Unnamed>),
-    /// A shared connection was to learn what the client calls by this name.
+    /// The client's statement of this name was to be parsed at a pooled connection.
     Unlearned(Box<[u8]>),
     /// The primary was to learn it.
     Paid,
@@ -206,19 +207,19 @@ pub enum Undo {
     Unclosed(Box<[u8]>),
 }
 
-/// What decides, besides the text, what PostgreSQL makes of a statement that it parses. It keeps what it made, as long as
-/// nothing that it found changes.
+/// Session state that decides, besides the text, the parse of a statement in PostgreSQL. PostgreSQL keeps the
+/// parse as long as no object that it found changes.
 #[derive(Clone, Debug, Default)]
 pub struct Under {
     /// The session's settings, where they are known. PostgreSQL makes constants of some of them.
     pub settings: Option<SettingsAt>,
     /// The same, if what ran before its tree was known turns out to have changed nothing.
     pub if_judged: Option<SettingsAt>,
-    /// Those themselves, for whoever parses it again.
+    /// The settings themselves, for a later parse.
     pub known: Option<Settings>,
-    /// What names stood for, or a moment before.
+    /// The objects that names stood for, or a moment before.
     pub names: NamesAt,
-    /// What the session itself has changed of them so far.
+    /// The session's own changes of names so far.
     pub name_changes: u64,
 }
 
@@ -227,7 +228,7 @@ pub struct Under {
 pub struct SettingsAt {
     /// All of them.
     pub all: SettingsId,
-    /// Those that decide what a statement touches.
+    /// The settings that decide the footprint of a statement.
     pub analysed: SettingsId,
 }
 
@@ -247,13 +248,13 @@ struct Parsed {
     found: Option<NamesAt>,
     /// The settings under which that was found, at its Parse or after it, where they are known.
     found_under: Option<Settings>,
-    /// What its names were taken for then (the template's meaning), where that is known.
+    /// The template's meaning at that time, where it is known.
     meaning: Option<u64>,
     /// The same, not proven yet.
     likely: Option<u64>,
-    /// When the primary has looked up its names last.
+    /// Time of the primary's last lookup of its names.
     looked_up: LookedUp,
-    /// When it was used last it might have meant something else than if it had been parsed then.
+    /// True if at its last use it might have had another meaning than a new parse.
     otherwise: bool,
 }
 
@@ -267,8 +268,8 @@ impl Parsed {
 }
 
 impl Statements {
-    /// What is sent to be parsed from now on is parsed under this; `meanings`: what some of it, by its name, meant just now.
-    /// If that has changed since, it has another meaning later too, unless names are changed back.
+    /// Sets the state under which all further statements are parsed. `meanings`: meanings that some of them,
+    /// by name, had just now. A changed meaning stays different later too, unless names are changed back.
     pub fn parses_under(&mut self, under: Under, meanings: Vec<(Box<[u8]>, u64)>) {
         self.under = under;
         self.meanings = meanings;
@@ -286,8 +287,8 @@ impl Statements {
         under.settings.or(under.if_judged)
     }
 
-    /// Whether the names in what the client calls by this name would stand for the same if it were parsed now, when it would
-    /// have this meaning.
+    /// True if a new parse of the client's statement of this name, with this meaning, would resolve its names
+    /// to the same objects.
     pub fn names_still_mean(&mut self, name: &[u8], names: &Names, meaning: Option<u64>) -> bool {
         let Some(parsed) = self.parsed_mut(name) else { return false };
         if !names.are_those_of(&parsed.under.names) {
@@ -300,19 +301,20 @@ impl Statements {
         true
     }
 
-    /// Whether what the client calls by this name might mean something else than if it were parsed now.
+    /// Records if the client's statement of this name might have another meaning than a new parse.
     pub fn found_otherwise(&mut self, name: &[u8], otherwise: bool) {
         if let Some(parsed) = self.parsed_mut(name) {
             parsed.otherwise = otherwise;
         }
     }
 
-    /// Whether a named statement was found otherwise when it was used last.
+    /// True if a named statement was found otherwise when it was used last.
     pub fn any_otherwise(&self) -> bool {
         self.named.values().any(|parsed| parsed.otherwise)
     }
 
-    /// What ran before its tree was known has been judged; `clean`: it changed nothing of the session.
+    /// The statements that ran before their tree was known have been judged; `clean`: they changed nothing of
+    /// the session.
     pub fn judged(&mut self, clean: bool) {
         for parsed in self.named.values_mut().chain(&mut self.unnamed.parsed) {
             let seemed = parsed.under.if_judged.take();
@@ -344,19 +346,19 @@ impl Statements {
         if name.is_empty() { self.unnamed.parsed.as_ref() } else { self.named.get(key(name)) }
     }
 
-    /// What the client calls by this name; `None` if there is no such statement, or it is the primary's alone, as what SQL has
-    /// prepared.
+    /// The client's statement of this name. `None` if there is no such statement, or if only the primary
+    /// knows it, as for SQL's PREPARE.
     pub fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
         let kept = self.parsed(name).map(|parsed| &parsed.kept)?;
         kept.by_sql.is_none().then_some(&kept.statement)
     }
 
-    /// The text behind this name, whoever has prepared it.
+    /// The text of the statement of this name, prepared by SQL or by the protocol.
     pub fn text(&self, name: &[u8]) -> Option<&[u8]> {
         self.parsed(name).map(|parsed| &*parsed.kept.statement.text)
     }
 
-    /// Whether this is the unnamed statement, and was parsed at a standby: the primary learns it later.
+    /// True if this is the unnamed statement, and was parsed at a standby: the primary learns it later.
     pub fn is_the_standbys(&self, name: &[u8]) -> bool {
         name.is_empty() && self.unnamed.elsewhere
     }
@@ -379,7 +381,7 @@ impl Statements {
         self.astray |= followed.is_none();
         let Some(parsed) = followed else {
             self.named.remove(key(name));
-            // It is the client's own: nobody is to close it as another's.
+            // The statement is the client's own: no session closes it as another's.
             self.there.as_mut().map(|there| there.remove(key(name)));
             return;
         };
@@ -421,7 +423,7 @@ impl Statements {
         self.unnamed = Unnamed { stale: true, ..Unnamed::default() };
     }
 
-    /// What the primary must do before the unnamed statement is bound or described there.
+    /// Deferred work at the primary before the unnamed statement is bound or described there.
     pub fn owed(&mut self) -> Owed {
         if !std::mem::take(&mut self.unnamed.stale) {
             return Owed::Nothing;
@@ -432,7 +434,7 @@ impl Statements {
         }
     }
 
-    /// The client closes a statement: what comes behind that finds none of its name.
+    /// The client closes a statement: later messages find none of its name.
     pub fn closes(&mut self, name: &[u8]) {
         self.refuses_no_more(name);
         if let Some(there) = self.there.as_mut().filter(|_| !name.is_empty()) {
@@ -459,7 +461,7 @@ impl Statements {
         }
     }
 
-    /// Whether one that was parsed at a shared connection asks for what the session's use of sequences gave.
+    /// True if a statement that was parsed at a pooled connection calls `currval` or `lastval`.
     pub fn ask_sequences(&self) -> bool {
         self.asks_sequences
     }
@@ -470,12 +472,12 @@ impl Statements {
         self.unnamed.stale |= strange;
     }
 
-    /// The session leaves the shared connection: what that has.
+    /// Detaches the session; returns the statements of the pooled connection.
     pub fn detach(&mut self) -> There {
         self.there.take().unwrap_or_default()
     }
 
-    /// What the shared connection lacks of what the client calls by this name, and is told now.
+    /// Steps that the pooled connection needs for the client's statement of this name; they count as sent.
     pub fn lacks(&mut self, name: &[u8]) -> Option<Lack> {
         let lack = self.lack(name)?;
         let there = self.there.as_mut()?;
@@ -500,7 +502,8 @@ impl Statements {
         (!is_there).then(|| Lack { closes: has.is_some(), parses: wanted.cloned() })
     }
 
-    /// What is known of what the client calls by this name, if the connection lacks it and the client was told what it is.
+    /// Known facts of the client's statement of this name, if the connection lacks it and the client has had
+    /// it described.
     pub fn lacking(&self, name: &[u8]) -> Option<Lacking<'_>> {
         self.lack(name)?.told()?;
         let parsed = self.named.get(key(name))?;
@@ -511,26 +514,28 @@ impl Statements {
         })
     }
 
-    /// What the client calls by this name has the columns still that the client was told of, under these names and settings.
+    /// Records that the client's statement of this name still has the described columns, under these names
+    /// and settings.
     pub fn has_columns(&mut self, name: &[u8], names: NamesAt, settings: Option<Settings>) {
         if let Some(parsed) = self.named.get_mut(key(name)) {
             (parsed.found, parsed.found_under) = (Some(names), settings);
         }
     }
 
-    /// It is not known any more what the shared connection has under this name.
+    /// Marks the pooled connection's statement of this name as unknown.
     pub fn unlearned(&mut self, name: &[u8]) {
         self.there.as_mut().map(|there| there.insert(key(name).into(), None));
     }
 
-    /// The shared connection has nothing under this name, and who uses it in the current request gets this error.
+    /// The pooled connection has nothing under this name, and a use of it in the current request gets this
+    /// error.
     pub fn refuse(&mut self, name: &[u8], error: Box<[u8]>) {
         self.there.as_mut().map(|there| there.remove(key(name)));
         self.refused.insert(key(name).into(), error);
     }
 
-    /// What the client gets who uses this name in the current request, if that is refused. A server that `describes` a
-    /// statement tells the types of its parameters before it looks at its columns.
+    /// The answer to a use of this name in the current request, if it is refused. A server that `describes` a
+    /// statement reports the types of its parameters before it looks at its columns.
     pub fn refused(&self, name: &[u8], describes: bool) -> Option<Box<[u8]>> {
         let error = self.refused.get(key(name))?;
         let mut said = Vec::new();
@@ -550,7 +555,8 @@ impl Statements {
         self.refused.clear();
     }
 
-    /// Whether the server is to describe what the client has parsed under this name, for other connections to compare.
+    /// True if the server is to describe the client's statement of this name, for comparison by other
+    /// connections.
     pub fn keeps_columns(&self, name: &[u8], statement: &Statement) -> bool {
         self.there.is_some()
             && !name.is_empty()
@@ -558,7 +564,7 @@ impl Statements {
             && statement.keeps_columns()
     }
 
-    /// It has described it.
+    /// Records the server's description of the statement.
     pub fn described(&mut self, name: &[u8], described: Described) {
         let described = Some(Rc::new(described));
         if let Some(parsed) = self.named.get_mut(key(name)) {
@@ -569,7 +575,7 @@ impl Statements {
         }
     }
 
-    /// Every name that the client has, or the shared connection.
+    /// Every name of the client, or of the pooled connection.
     pub fn names(&self) -> Vec<Box<[u8]>> {
         let there = self.there.iter().flat_map(HashMap::keys);
         let mut names: Vec<Box<[u8]>> = there.chain(self.named.keys()).cloned().collect();
@@ -578,7 +584,8 @@ impl Statements {
         names
     }
 
-    /// Whether the shared connection may have so many named statements of the protocol, and none but those that are known.
+    /// True if the pooled connection may have so many named statements of the protocol, and none but known
+    /// ones.
     pub fn may_be_so_many(&self, count: usize) -> bool {
         let Some(there) = &self.there else { return count == self.named.len() };
         let by_sql = there.values().flatten().filter(|kept| kept.by_sql.is_some()).count();
@@ -591,18 +598,18 @@ impl Statements {
         self.astray
     }
 
-    /// Whether it has was looked at.
+    /// Records the result of a look for such statements: `astray` if there are some.
     pub fn looked(&mut self, astray: bool) {
         self.astray = astray;
     }
 
-    /// How many named statements are followed.
+    /// Number of named statements that are followed.
     pub fn named(&self) -> usize {
         self.named.len()
     }
 
-    /// Statements were deallocated by SQL, nobody knows which: all of the protocol are the primary's alone from now on. Which
-    /// of those are left that SQL has prepared is looked for ([`found_by_sql`](Statements::found_by_sql)).
+    /// SQL deallocated unknown statements. From now on all statements of the protocol run at the primary
+    /// only. [`found_by_sql`](Statements::found_by_sql) finds the remaining statements of SQL's PREPARE.
     pub fn forget_named(&mut self) {
         self.named.retain(|_, parsed| parsed.kept.by_sql.is_some());
         let is_by_sql = |kept: &Option<Kept>| kept.as_ref().is_some_and(|kept| kept.by_sql.is_some());
@@ -626,19 +633,19 @@ pub fn types(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(oid).collect()
 }
 
-/// PostgreSQL tells names apart by so many bytes.
+/// The bytes of a name that PostgreSQL distinguishes.
 fn key(name: &[u8]) -> &[u8] {
     &name[..name.len().min(NAME_BYTES)]
 }
 
-/// What the primary lacks.
+/// Unnamed statement that the primary lacks.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Owed {
     /// Nothing.
     Nothing,
-    /// It must parse this as its unnamed statement.
+    /// Parse this as the primary's unnamed statement.
     Parse(Rc<Statement>),
-    /// It must close its unnamed statement: the client has none.
+    /// Close the primary's unnamed statement: the client has none.
     Close,
 }
 
@@ -657,7 +664,8 @@ mod tests {
         statements.parsed_at_primary(b"", Some(statement));
         statements.query_ran_elsewhere();
         assert_eq!(statements.owed(), Owed::Close);
-        // What is parsed behind a Query that a standby ran must not be closed before it is described or bound.
+        // A statement that was parsed after a Query at a standby must not be closed before it is described or
+        // bound.
         statements.query_ran_elsewhere();
         let undo = statements.unnamed_replaced();
         assert!(undo.is_some(), "the primary may have one");
@@ -699,7 +707,7 @@ mod tests {
             statements.parsed_at_primary(name.as_bytes(), Some(statement("SELECT 1")));
             assert_eq!(statements.lacks(name.as_bytes()), None, "{name}");
         }
-        // It has to stay with them.
+        // The session has to stay with them.
         assert!(statements.are_astray());
         assert!(!statements.may_be_so_many(STATEMENTS_FOLLOWED + 2));
     }
@@ -736,11 +744,11 @@ mod tests {
         assert!(!statements.names_still_mean(b"unproven", &names, Some(7)));
         assert!(!statements.names_still_mean(b"early", &names, Some(7)));
         assert!(!statements.names_still_mean(b"early", &names, None));
-        // Parsed anew, it means what its names mean now.
+        // A second parse gives the statement the current meaning of its names.
         statements.parses_under(under(Some(settings)), Vec::new());
         statements.parsed_at_primary(b"proven", Some(statement.clone()));
         assert!(statements.names_still_mean(b"proven", &names, Some(8)));
-        // What it means may be known before it is parsed.
+        // The meaning of a statement may be known before it is parsed.
         let meanings = vec![(b"foreseen"[..].into(), 9)];
         statements.parses_under(under(Some(settings)), meanings);
         statements.parsed_at_primary(b"foreseen", Some(statement.clone()));

@@ -7,7 +7,7 @@ use wire::{Close, Describe, Malformed, Splitter, Step, Target};
 /// A request longer than this is not held: it goes straight on to the primary.
 pub const REQUEST_HELD_BYTES: usize = 256 * 1024;
 
-/// What a request is.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A Query message.
@@ -17,14 +17,15 @@ pub enum Kind {
     /// Messages of the extended protocol that execute nothing, up to a Flush: drivers have statements parsed and described so,
     /// and wait. The Sync comes with what they execute then.
     Flushed,
-    /// Messages of the extended protocol behind which nothing has come for a while: neither their Sync nor a Flush.
+    /// Messages of the extended protocol after which nothing has come for a while: neither their Sync nor a
+    /// Flush.
     Begun,
     /// The beginning of something that goes on: another batch up to a Flush, or more than is held. The rest follows it to the
     /// primary as it comes.
     Open,
     /// A FunctionCall message.
     Function,
-    /// What is left of COPY data that nobody wants any more; dropped, as a server does.
+    /// Rest of COPY data without a reader; dropped, as a server does.
     Leftover,
     /// The client takes its leave.
     Terminate,
@@ -59,17 +60,17 @@ impl Kind {
 /// A request at the beginning of what is unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What it is.
+    /// Kind of the request.
     pub kind: Kind,
     /// Its length.
     pub bytes: usize,
 }
 
-/// How far the unread bytes were looked at.
+/// Progress of the look at the unread bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lookout {
     looked: usize,
-    /// So much of a batch that pauses was looked into already, and stays where it is.
+    /// Bytes of a paused batch that were looked into already, and stay where they are.
     looked_into: usize,
 }
 
@@ -124,12 +125,12 @@ impl Lookout {
         self.looked <= self.looked_into
     }
 
-    /// What is unread is looked at from its beginning.
+    /// Reads the unread part again from its beginning.
     pub fn looks_again(&mut self) {
         self.looked = 0;
     }
 
-    /// So much of a batch was looked into, and stays where it is until more comes.
+    /// Records that these bytes of a batch were looked into; they stay where they are until more comes.
     pub fn looked_into(&mut self, bytes: usize) {
         (self.looked, self.looked_into) = (0, bytes);
     }
@@ -140,8 +141,8 @@ impl Lookout {
     }
 }
 
-/// Whether something in these messages is executed, or is about what is: anything but statements that are parsed, described
-/// and closed.
+/// True if these messages execute a statement, or concern an execution: they do more than parse, describe
+/// and close statements.
 pub fn executes(bytes: &[u8], mut splitter: Splitter) -> Result<bool, Malformed> {
     let mut at = 0;
     while at < bytes.len() {

@@ -30,7 +30,7 @@ impl Words {
         true
     }
 
-    /// Whether the statement may be a read, so that its tree is worth a short wait.
+    /// True if the statement may be a read, so that its tree is worth a short wait.
     pub fn may_be_a_read(&self) -> bool {
         let text = self.text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '(');
         ["select", "with", "values", "table", "/*", "--"]
@@ -48,12 +48,12 @@ pub struct Read {
     pub words: Rc<Words>,
 }
 
-/// Whether a text calls what tells of a session's use of sequences.
+/// True if a text calls a function that shows a session's use of sequences.
 pub fn asks_sequences(text: &[u8]) -> bool {
     names(text, b"currval") || names(text, b"lastval")
 }
 
-/// Whether a word, in small letters, stands in a text.
+/// True if a text contains a word, given in small letters.
 pub fn names(text: &[u8], word: &[u8]) -> bool {
     memchr::memchr2_iter(word[0], word[0].to_ascii_uppercase(), text)
         .any(|at| text[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))

@@ -1,11 +1,12 @@
-//! Connections at the primary: how many there may be, who waits for one, and those that sessions share (`pool_mode =
-//! "transaction"` and `"statement"`). A session that shares has one only while it has a transaction or state that lives in its
-//! process; between its transactions others have it. Those who share one have logged in as the same role, in the same database,
-//! with the same start-up parameters, so that RESET means the same to all. What a client calls itself is none of them: it goes along
-//! as a setting (`crates/frontend/src/application_name.rs`).
+//! Server connections at the primary: their limit, the queue of clients, and transaction and statement
+//! pooling (`pool_mode = "transaction"` and `"statement"`). A pooled session has a connection only while it
+//! has a transaction or state that lives in its process; between its transactions other sessions have it.
+//! Sessions of one pool have logged in as the same role, in the same database, with the same start-up
+//! parameters, so that RESET means the same to all. The application name is none of them: it follows the
+//! session as a setting (`crates/frontend/src/application_name.rs`).
 //!
-//! Whoever takes a connection brings it to the session's settings first, and tells it the named statements that it uses
-//! (`crates/session/src/transaction_pooling.rs`).
+//! A session that leases a connection first brings it to the session's settings, and parses the named
+//! statements that it uses (`crates/session/src/transaction_pooling.rs`).
 
 mod connection_opening;
 mod queue;
@@ -30,45 +31,47 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, sleep_until};
 use wire::{Asks, CancelRequest};
 
-/// So many ways to begin are remembered for one role in one database.
+/// Most start-up parameter lists that are remembered for one role in one database.
 const MOST_GREETINGS: usize = 64;
-/// So often it is looked for connections that have been idle for too long.
+/// Interval of the search for connections that have been idle for too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// A connection whose `idle_session_timeout` has passed but for this part is given to nobody: the primary might end it just then.
+/// Part of `idle_session_timeout` at whose end an idle connection is leased no more: the primary might end it
+/// just then.
 const ENDS_EARLY: u32 = 4;
 
-/// Whether a limit counts the connections of this pool.
+/// True if a limit counts the connections of this pool.
 type Among<'a> = &'a dyn Fn(&Pool) -> bool;
 
-/// What sessions begin with: names, and values.
+/// Start-up parameters of sessions: names and values.
 type Parameters = Vec<(String, String)>;
 
-/// What a session leaves behind at a shared connection, and what the connection counts for.
+/// A leased server connection: state that sessions have left at it, and its counts.
 pub struct Lent {
     /// The session that had it last; 0 is none.
     pub last: u64,
     /// Its settings.
     pub settings: Settings,
-    /// Those that the connection began with.
+    /// Settings with which the connection began.
     pub first: Settings,
-    /// When its process had read the configuration by then.
+    /// Time when its process had read the configuration by then.
     pub loaded: LoadTime,
-    /// Code has run there, and may have made settings that no question tells of.
+    /// Code has run there, and may have made settings that no query shows.
     pub ran_code: bool,
-    /// When its backend began, in microseconds of Unix time; 0 if that was not asked.
+    /// Start of its backend, in microseconds of Unix time; 0 if that was not queried.
     pub started_us: i64,
-    /// A session may have used sequences there: `currval` and `lastval` tell of them.
+    /// A session may have used sequences there: `currval` and `lastval` show it.
     pub sequences: bool,
     /// A session may have made settings of an application there (`app.user`): to code they are empty since, and no longer unknown.
     pub application_settings: bool,
     /// The number of the role as which it logged in.
     pub role: u32,
-    /// What roles there were when it logged in, and what they and databases set: see [`Scheduler::closings`](scheduler::Scheduler::closings).
+    /// Version of the roles, and of their and the databases' settings, at the log-in: see
+    /// [`Scheduler::closings`](scheduler::Scheduler::closings).
     roles: Option<u64>,
     /// Its role or its database has made settings at the log-in.
     made: bool,
-    /// What the server said when it let it in.
+    /// The server's messages at the log-in.
     pub greeting: Rc<Greeting>,
     /// The configuration that its settings were read under.
     floor: LoadTime,
@@ -77,12 +80,12 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// How long its session keeps it, as it is said now.
+    /// Pool mode of its session by the present configuration.
     pub fn pooling(&self) -> Pooling {
         self.open.pool().pooling()
     }
 
-    /// When it was begun to be opened.
+    /// Time when its opening began.
     pub fn since(&self) -> Instant {
         self.open.since()
     }
@@ -92,14 +95,14 @@ impl Lent {
         self.floor
     }
 
-    /// Who logs in by now may begin with the settings with which this one began: its role and its database have made none, what they
-    /// make has not changed since, or somebody is just changing it.
+    /// True if a session that logs in by now may begin with this connection's first settings. False if its
+    /// role or database has made settings, if these have changed since, or if a change of them is under way.
     fn begins_as_under(&self, roles: Option<u64>) -> bool {
         !self.made || roles.is_none() || self.roles == roles
     }
 }
 
-/// What a server says to somebody whom it lets in.
+/// A server's messages to a client that has logged in.
 pub struct Greeting {
     /// Its messages, but for the key.
     pub messages: Vec<u8>,
@@ -108,13 +111,13 @@ pub struct Greeting {
     parameters: Parameters,
 }
 
-/// How a session begins that needs no connection to begin.
+/// The start of a session that needs no connection for it.
 pub struct Greeted {
-    /// What its client is told.
+    /// Messages for the client.
     pub messages: Vec<u8>,
     /// Settings as the primary reports them.
     pub reported: Rc<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// What is known of it.
+    /// Known state of the session.
     pub state: SessionState,
     /// The number of its role.
     pub role: u32,
@@ -127,7 +130,7 @@ pub struct Greeted {
 pub struct Server {
     /// The connection.
     pub peer: Peer,
-    /// Where it is.
+    /// Its address.
     pub place: Place,
     /// Cancels what it runs.
     pub key: CancelRequest,
@@ -138,7 +141,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// It has been closed, or says something that nobody asked for: it is of no more use.
+    /// True if the connection is closed or has an unexpected message: it is of no more use.
     pub fn is_gone(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         let gone = !self.peer.unread().is_empty()
@@ -154,7 +157,7 @@ impl Server {
         limit.is_some_and(|limit| self.lent.used.elapsed() > limit - limit / ENDS_EARLY)
     }
 
-    /// It is logged in as this role, if it is known which one that is to be.
+    /// True if the connection is logged in as this role, or if the wanted role is unknown.
     fn is_of(&self, role: Option<u32>) -> bool {
         role.is_none_or(|role| role == self.lent.role)
     }
@@ -179,7 +182,7 @@ impl Counted {
         Counted { pool: pool.clone(), since: Instant::now(), servers: Rc::downgrade(servers) }
     }
 
-    /// When it was begun to be opened.
+    /// Time when its opening began.
     pub fn since(&self) -> Instant {
         self.since
     }
@@ -196,8 +199,8 @@ impl Drop for Counted {
 
 /// The connections of one role in one database.
 ///
-/// Invariants: `open` counts those that somebody has, those that are being opened, and the idle ones; it is at most the size,
-/// with the reserve if somebody has waited for it, unless they were made smaller since.
+/// Invariants: `open` counts leased connections, connections that are being opened, and idle ones. It is at
+/// most the size, plus the reserve if a client has waited for it, unless the limits were made smaller since.
 pub struct Pool {
     database: String,
     user: String,
@@ -208,13 +211,13 @@ pub struct Pool {
     /// Connections that were opened before are closed when their clients leave them.
     reconnects: Cell<Option<Instant>>,
     greeted: RefCell<BTreeMap<Parameters, Rc<Greeted>>>,
-    /// How many clients are there.
+    /// Number of clients.
     clients: Cell<usize>,
-    /// How the last of them who could was let in.
+    /// Opening parameters of the last client that was let in.
     opening: RefCell<Option<Opening>>,
-    /// Some are being opened that nobody waits for.
+    /// True while connections are being opened for which no client waits.
     fills: Cell<bool>,
-    /// When the primary could let nobody in, and why.
+    /// Time and reason of the primary's last refusal of all log-ins.
     refused: RefCell<Option<(Instant, Refusal)>>,
 }
 
@@ -236,7 +239,7 @@ impl Drop for Member {
 }
 
 impl Pool {
-    /// So many are missing that are to be open.
+    /// Connections that are missing from the minimum.
     fn lacks(&self) -> usize {
         let Pooling { mode, size, min_size, database_connections, user_connections, .. } = self.pooling();
         let is_free = database_connections == 0 && user_connections == 0;
@@ -252,13 +255,13 @@ impl Pool {
         self.reconnects.get().is_some_and(|then| opened <= then)
     }
 
-    /// What holds for its clients.
+    /// The pool mode of its clients.
     pub fn pooling(&self) -> Pooling {
         self.pooling.get()
     }
 }
 
-/// What a client gets.
+/// Result of a client's wait for a connection.
 enum Got {
     /// One that was idle.
     Idle(Box<Server>),
@@ -266,7 +269,7 @@ enum Got {
     New(Counted),
 }
 
-/// What a client wants.
+/// Connection that a client wants.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
     /// One that others have had, if there is one.
@@ -275,7 +278,7 @@ enum Wanted<'a> {
     Own,
 }
 
-/// A connection that nobody has just now.
+/// An idle connection.
 #[derive(Clone, Debug)]
 pub struct IdleServer {
     /// The database.
@@ -286,9 +289,9 @@ pub struct IdleServer {
     pub pid: i32,
     /// Named statements that it knows.
     pub prepared: usize,
-    /// When it was opened, seconds since 1970.
+    /// Time of its opening, seconds since 1970.
     pub since_unix_s: u64,
-    /// When a session last left it, seconds since 1970.
+    /// Time when a session last left it, seconds since 1970.
     pub used_unix_s: u64,
 }
 
@@ -297,15 +300,15 @@ pub struct Servers {
     pools_said: RefCell<Pools>,
     interner: Rc<RefCell<Interner>>,
     pools: RefCell<BTreeMap<(String, String), Rc<Pool>>>,
-    /// How many wait, in all queues.
+    /// Number of waiting clients, in all queues.
     waiters: Cell<usize>,
     next_waiter: Cell<u64>,
-    /// What PAUSE holds.
+    /// Sessions that PAUSE holds.
     pauses: RefCell<Rc<Pauses>>,
 }
 
 impl Servers {
-    /// None yet; those that nobody uses are closed in time.
+    /// Creates the pools without connections; a sweep closes connections that stay idle.
     pub fn new(pools: Pools, interner: Rc<RefCell<Interner>>) -> Rc<Servers> {
         let servers = Rc::new(Servers {
             pools_said: RefCell::new(pools),
@@ -362,12 +365,13 @@ impl Servers {
         Member(pool)
     }
 
-    /// Somebody may stay, or run something, for so long and no longer.
+    /// True if any client has a limit on its session or query time.
     pub fn has_time_limits(&self) -> bool {
         self.pools_said.borrow().has_time_limits()
     }
 
-    /// Something has changed that may let somebody through: who is first anywhere looks again, who came earlier before others.
+    /// Something has changed that may let a waiting client through: the first client of each queue looks
+    /// again, in order of arrival.
     fn call(&self) {
         if self.waiters.get() == 0 {
             return;
@@ -378,8 +382,8 @@ impl Servers {
         first.iter().for_each(|waiting| waiting.call());
     }
 
-    /// How a session of this role begins, if another with the same start-up parameters has shown it, and neither the catalog
-    /// nor the configuration has changed since.
+    /// The start of a session of this role, if another with the same start-up parameters has shown it, and
+    /// neither the catalog nor the configuration has changed since.
     pub fn greeted(&self, cluster: &Cluster, wish: &Wish) -> Option<Rc<Greeted>> {
         let owner = (wish.database.clone(), wish.user.clone());
         let pool = self.pools.borrow().get(&owner).cloned()?;
@@ -393,7 +397,7 @@ impl Servers {
     /// A session has just begun at this connection, and nothing has happened to it but that it was looked at.
     pub fn greet(&self, cluster: &Cluster, wish: &Wish, lent: &Lent, state: SessionState) {
         let floor = cluster.configured().floor();
-        // Behind a reload its greeting is not what the next one is told.
+        // After a reload its greeting does not hold for the next one.
         let is_of_now = floor != LoadTime::MAX && lent.floor == floor && lent.loaded == state.loaded();
         let Some(roles) = lent.roles.filter(|_| is_of_now) else { return };
         let greeted = Greeted {
@@ -416,7 +420,7 @@ impl Servers {
         all.insert(lent.greeting.parameters.clone(), Rc::new(greeted));
     }
 
-    /// A connection for this client: the one that it had last, if nobody has it. Who comes first is served first.
+    /// A connection for this client: its last one, if that is idle. Clients are served in FIFO order.
     ///
     /// # Errors
     /// No connection became free in time, or none could be opened, or not as the role that the client is.
@@ -440,7 +444,7 @@ impl Servers {
         }
     }
 
-    /// A connection that nobody has had, for a client that shows how clients like it begin.
+    /// A new connection, for a client that shows the start-up of clients like it.
     ///
     /// # Errors
     /// As [`Servers::take`].
@@ -474,7 +478,7 @@ impl Servers {
         }
     }
 
-    /// What a client wants, as soon as it may have it.
+    /// The client's wanted connection, as soon as it is available.
     async fn get(
         self: &Rc<Servers>,
         pool: &Rc<Pool>,
@@ -524,8 +528,8 @@ impl Servers {
         }
     }
 
-    /// What a client wants that has waited for so long, if it may have it now. Idle connections that are in its way are
-    /// closed.
+    /// The wanted connection of a client that has waited for so long, if it may have it now. Closes idle
+    /// connections that are in its way.
     fn try_get(
         self: &Rc<Servers>,
         pool: &Rc<Pool>,
@@ -555,8 +559,8 @@ impl Servers {
         Some(Got::New(Counted::new(pool, self)))
     }
 
-    /// The connections that must be closed for one more of this pool, of which so many may be: as many as its limits want, and
-    /// always the one that nobody has used for longest. `None`: too many are used.
+    /// The connections to close for one more of this pool, of which at most `most` may be open. It takes as
+    /// many as the limits want, and always the one that is idle for longest. `None`: too many are leased.
     fn in_the_way(&self, pool: &Rc<Pool>, most: usize) -> Option<Vec<(Rc<Pool>, i32)>> {
         let Pooling { database_connections, user_connections, .. } = pool.pooling();
         let of_pool = |other: &Pool| other.database == pool.database && other.user == pool.user;
@@ -579,8 +583,8 @@ impl Servers {
         Some(closed)
     }
 
-    /// Whether somebody came earlier, to another pool that shares a limit with this one, and was called and has not looked yet:
-    /// what has become free is for him first.
+    /// True if a client that came earlier, to another pool that shares a limit with this one, was called and
+    /// has not looked yet: it is first for the free connection.
     fn steps_back(&self, pool: &Pool, number: u64) -> bool {
         if self.waiters.get() == 0 {
             return false;
@@ -596,7 +600,8 @@ impl Servers {
             .any(|other| other.queue.first().is_some_and(|first| first.is_called() && first.number < number))
     }
 
-    /// Those look again who have stepped back: somebody who came before them has looked, or has left.
+    /// Calls the clients again that have stepped back: a client that came before them has looked, or has
+    /// left.
     fn call_again(&self) {
         for pool in self.pools.borrow().values() {
             if let Some(first) = pool.queue.first().filter(|first| first.has_stepped_back()) {
@@ -618,14 +623,15 @@ impl Servers {
         self.call();
     }
 
-    /// Closes what nobody has in this database: it is to be dropped, or renamed. Or in all.
+    /// Closes idle connections in this database, which is to be dropped or renamed, or in all.
     pub fn let_go(&self, database: Option<&str>) {
         for pool in self.pools.borrow().values().filter(|pool| pool.is_in(database)) {
             pool.idle.take().into_iter().for_each(Server::close);
         }
     }
 
-    /// Closes what nobody has in this database, or in all; what somebody has is closed when it is left.
+    /// Closes idle connections in this database, or in all; a leased connection is closed when it is
+    /// returned.
     pub fn reconnect(&self, database: Option<&str>) {
         for pool in self.pools.borrow().values().filter(|pool| pool.is_in(database)) {
             pool.reconnects.set(Some(Instant::now()));
@@ -633,24 +639,24 @@ impl Servers {
         self.let_go(database);
     }
 
-    /// Whether a connection that was opened then is to be closed when its client leaves it.
+    /// True if a connection that was opened then is to be closed when its client leaves it.
     pub fn is_outdated(&self, database: &str, user: &str, opened: Instant) -> bool {
         self.pool(database, user).is_outdated(opened)
     }
 
-    /// How many connections count in this database.
+    /// Number of connections that count in this database.
     pub fn connections(&self, database: &str) -> usize {
         let pools = self.pools.borrow();
         pools.values().filter(|pool| pool.database == database).map(|pool| pool.open.get()).sum()
     }
 
-    /// How many connections count for this role.
+    /// Number of connections that count for this role.
     pub fn connections_of(&self, user: &str) -> usize {
         let pools = self.pools.borrow();
         pools.values().filter(|pool| pool.user == user).map(|pool| pool.open.get()).sum()
     }
 
-    /// The connections that nobody has just now.
+    /// The idle connections.
     pub fn idle(&self) -> Vec<IdleServer> {
         let mut all = Vec::new();
         for ((database, user), pool) in &*self.pools.borrow() {
@@ -697,14 +703,14 @@ impl Pool {
         Some(idle.remove(at))
     }
 
-    /// The one that nobody has used for longest, beside these: when it was used, and its process.
+    /// The connection that is idle for longest, without these: the time of its last use, and its process.
     fn oldest_beside(&self, these: &[(Rc<Pool>, i32)]) -> Option<(Instant, i32)> {
         let is_other = |server: &&Server| !these.iter().any(|(_, pid)| *pid == server.key.pid);
         let idle = self.idle.borrow();
         idle.iter().filter(is_other).map(|server| (server.lent.used, server.key.pid)).min()
     }
 
-    /// Closes the one of this process, which nobody has.
+    /// Closes the idle connection of this process.
     fn close(&self, pid: i32) {
         let mut idle = self.idle.borrow_mut();
         let found = idle.iter().position(|server| server.key.pid == pid).map(|at| idle.remove(at));
@@ -714,7 +720,7 @@ impl Pool {
         }
     }
 
-    /// Whether a connection that nobody has may stay open.
+    /// True if an idle connection may stay open.
     fn may_keep(&self, server: &Server) -> bool {
         let Pooling { mode, size, reserve, .. } = self.pooling();
         mode.shares()
@@ -724,7 +730,7 @@ impl Pool {
     }
 }
 
-/// Closes what nobody has used for too long, until the connections are gone.
+/// Closes connections that are idle for too long, until the pools are gone.
 async fn sweep(servers: Weak<Servers>) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -747,7 +753,7 @@ async fn sweep(servers: Weak<Servers>) {
                 tokio::task::spawn_local(servers.clone().fill(pool.clone()));
             }
         }
-        // Nothing is remembered of who was never let in, but that the server could let nobody in a moment ago.
+        // A pool without a log-in has nothing to remember but a recent refusal of the server.
         servers.pools.borrow_mut().retain(|_, pool| {
             let is_used = pool.open.get() > 0 || Rc::strong_count(pool) > 1;
             is_used || !pool.greeted.borrow().is_empty() || pool.refuses().is_some()

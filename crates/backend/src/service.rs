@@ -1,5 +1,5 @@
-//! What the sessions of a process share beside the door: the cluster, the connections at its standbys, and what is kept
-//! of settings and utility statements.
+//! State that the sessions of a process share besides the frontend: the cluster, the connections at its
+//! standbys, and caches of settings and utility statements.
 
 use crate::listening::Listeners;
 use crate::request_text::Words;
@@ -31,12 +31,12 @@ const OPEN_LIMIT: Duration = Duration::from_millis(500);
 /// Consort's own settings of a session that asks for nothing, by database and role.
 pub type Defaults = Box<dyn Fn(&str, &str) -> Own>;
 
-/// Whose connection is lent.
+/// Owner of the leased connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Lends {
     /// The standby, or the replica.
     pub standby: StandbyId,
-    /// What feeds it.
+    /// Kind of the replica's replication.
     pub kind: Kind,
     /// Its life.
     pub life: Incarnation,
@@ -46,7 +46,7 @@ pub struct Lends {
     pub replayed: Lsn,
 }
 
-/// What the sessions of a process share.
+/// Shared state of a process's sessions.
 pub struct Service {
     /// The cluster.
     pub cluster: Cluster,
@@ -56,13 +56,13 @@ pub struct Service {
     pub servers: Rc<Servers>,
     /// Connections at its primary that listen for sessions which share theirs.
     pub listeners: Listeners,
-    /// Which statements have a line in the log.
+    /// Statements that have a line in the log.
     pub statement_log: Cell<StatementLog>,
     /// Settings of sessions, each kept once.
     pub interner: Rc<RefCell<Interner>>,
     /// Utility statements, by their text.
     pub utilities: RefCell<Utilities>,
-    /// What a session says that asks nothing.
+    /// The statement of a session that asks nothing.
     pub no_words: Rc<Words>,
     defaults: Defaults,
 }
@@ -71,7 +71,7 @@ impl Service {
     /// The sessions of this cluster.
     pub fn new(cluster: Cluster, defaults: Defaults) -> Rc<Service> {
         let pool = Pool::new(cluster.setup().standby_connections);
-        // Where statements are ordered before they are executed, each session has its own connection.
+        // In designs that order statements before their execution, each session has its own connection.
         let pools = &cluster.setup().pools;
         let pools = Pools { alone: pools.alone || cluster.orders_first(), ..pools.clone() };
         let interner = Rc::new(RefCell::new(Interner::new(SETTINGS_KEPT)));
@@ -93,16 +93,16 @@ impl Service {
         (self.defaults)(database, user)
     }
 
-    /// Where the connections at a standby are that belong to the role that `wish` names.
+    /// The idle connections at a standby of the role that `wish` names.
     pub fn shelf(&self, standby: StandbyId, wish: &Wish) -> Rc<Shelf> {
         let place = Place::from(&self.cluster.standby(standby).address);
         self.pool.shelf(Owner { place, database: wish.database.clone(), user: wish.user.clone() })
     }
 
-    /// Lends a connection from this shelf of a standby in this life of it, as the role that `wish` names. One that was
-    /// opened before the newest change of the catalog is closed: it may be the connection of a role or a database that has
-    /// another name now, and its statements may name what they would not name today. Before the read the standby had
-    /// replayed to where the ticket says; a fed replica shows every change that came out.
+    /// Leases a connection from this list of a standby, since its last restart, as the role that `wish`
+    /// names. A connection that was opened before the newest change of the catalog is closed: its role or
+    /// database may have another name now, and its statements may name other objects. Before the read the
+    /// standby had replayed up to the ticket's position; a logical replica shows every change that came out.
     pub async fn lend(
         &self,
         ticket: &Ticket,
@@ -146,27 +146,28 @@ impl Service {
             }
             Ok(Ok(_)) => Err(Reason::StandbyRestarted),
             Ok(Err(why)) => {
-                tracing::debug!(place = %shelf.owner.place, why, "no connection at a standby");
+                tracing::debug!(place = %shelf.owner.place, why, "cannot connect to a standby");
                 Err(Reason::NoConnection)
             }
             Err(_) => Err(Reason::NoConnection),
         }
     }
 
-    /// The answer to what this connection was asked, in this life of its standby: all of it, or its beginning.
+    /// The answer to the statement on this connection, since this restart of its standby: all of it, or its
+    /// beginning.
     pub async fn answer(
         &self,
         (standby, life): (StandbyId, Incarnation),
         asked: Box<Standby>,
     ) -> Result<Answer, Failed> {
-        let lost = || Failed::Gone("its watcher has lost it".to_owned());
+        let lost = || Failed::Gone("the standby is unreachable".to_owned());
         let kind = asked.kind();
         let answer = tokio::select! {
             answered = asked.answer(self.cluster.setup().held_answer_bytes) => answered?,
             () = self.cluster.standby_lost(standby) => return Err(lost()),
         };
-        // What is whole was made by a standby, as its end says. A beginning has no end that could say so. Nobody promotes
-        // what takes writes, and another life of it has other connections.
+        // A whole answer was made by a standby, as its end says. A beginning has no end that could say so. A
+        // replica that takes writes cannot be promoted, and after a restart it has other connections.
         let is_its_own =
             answer.is_whole() || kind == Kind::Fed || self.cluster.standby_life(standby).await == Some(life);
         if is_its_own { Ok(answer) } else { Err(lost()) }
@@ -180,7 +181,7 @@ impl Service {
         rooms: &Rooms,
     ) -> Result<Box<Standby>, String> {
         let place = &shelf.owner.place;
-        let lease = self.pool.lease(place).ok_or("as many connections as may be are used")?;
+        let lease = self.pool.lease(place).ok_or("all connections of the pool are in use")?;
         let (place, limit) = (place.clone(), OPEN_LIMIT);
         let wish = Wish { place, parameters: standby::parameters(kind), limit, ..wish.clone() };
         let mut opened = Standby::open(kind, &wish, shelf.clone(), lease, rooms)
@@ -192,7 +193,7 @@ impl Service {
         opened.settings = found.map(|(settings, _)| settings);
         // Its life is the one that the watcher finds when it is asked after the connection was made: a crash in between
         // would have ended this connection.
-        opened.incarnation = self.cluster.standby_life(standby).await.ok_or("its watcher has lost it")?;
+        opened.incarnation = self.cluster.standby_life(standby).await.ok_or("the standby is unreachable")?;
         Ok(opened)
     }
 }

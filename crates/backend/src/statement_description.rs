@@ -1,9 +1,9 @@
-//! What a server says of a prepared statement: the types of its parameters, and its columns.
+//! A server's description of a prepared statement: the types of its parameters, and its columns.
 
 use wire::tag::back;
 use wire::{Answers, Malformed, Problem, Side, Splitter, Step};
 
-/// What a server says of a prepared statement.
+/// A server's description of a prepared statement.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Described {
     /// The types of its parameters, as they stand in a Parse message.
@@ -13,7 +13,8 @@ pub struct Described {
 }
 
 impl Described {
-    /// What these messages of a server say: the answers to a Describe of a statement, maybe with others.
+    /// Reads the description from a server's messages: the answers to a Describe of a statement, maybe with
+    /// others.
     pub fn read(bytes: &[u8]) -> Result<Described, Malformed> {
         let mut splitter = Splitter::new(Side::Server, bytes.len());
         let (mut parameters, mut columns, mut at) = (Box::default(), None, 0);
@@ -36,19 +37,19 @@ impl Described {
         (&self.parameters, self.columns.as_deref())
     }
 
-    /// What [`Described::parts`] gave.
+    /// The description from the values of [`Described::parts`].
     pub(crate) fn of_parts(parameters: Box<[u8]>, columns: Option<Box<[u8]>>) -> Described {
         Described { parameters, columns }
     }
 
-    /// Whether a client that was told this can read the rows of what is described so.
+    /// True if a client with this description can read rows of the present one.
     pub fn has_columns_of(&self, now: &Described) -> bool {
         self.columns == now.columns
     }
 }
 
-/// What PostgreSQL says when a statement would give other columns than when it was parsed. Drivers that parse it again by
-/// themselves go by its routine.
+/// PostgreSQL's error for a statement whose columns have changed since its Parse. Drivers that parse the
+/// statement again automatically recognise the error's routine.
 pub fn other_columns() -> Box<[u8]> {
     let mut error = Vec::new();
     let problem = Problem::error("0A000", "cached plan must not change result type");

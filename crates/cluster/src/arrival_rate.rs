@@ -1,47 +1,48 @@
-//! How quickly something arrives, and how long what is left will take.
+//! Rates of arrival, and the time that a remainder will take.
 
 use std::time::Duration;
 
-/// Bytes and the time in which they came. What is older counts less and less, the same whether time passes at once or in pieces.
+/// Bytes and the time in which they came. Older samples count less and less, the same if time passes at once
+/// or in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// What came before counts for a third (1/e) when so much time has passed.
+    /// Time after which older samples count for a third (1/e).
     window: Duration,
     bytes: f64,
     seconds: f64,
 }
 
 impl Pace {
-    /// Nothing was added yet.
+    /// Returns a pace without samples.
     pub(crate) fn over(window: Duration) -> Pace {
         Pace { window, bytes: 0.0, seconds: 0.0 }
     }
 
-    /// So many bytes in so long a time, evenly.
+    /// Adds bytes that arrived evenly over a time.
     pub(crate) fn add(&mut self, bytes: u64, time: Duration) {
         let (window, time) = (self.window.as_secs_f64(), time.as_secs_f64());
         let stays = (-time / window).exp();
-        // Some of this time is long ago by now, and with it what came then.
+        // Some of this time is long past by now, and with it the arrivals of then.
         let counts = window * (1.0 - stays);
         let share = if counts > 0.0 { counts / time } else { 1.0 };
         self.bytes = self.bytes * stays + bytes as f64 * share;
         self.seconds = self.seconds * stays + counts;
     }
 
-    /// Bytes in a second; 0 if nothing was ever added.
+    /// Bytes per second; 0 if nothing was ever added.
     pub(crate) fn per_second(self) -> f64 {
         if self.seconds > 0.0 { self.bytes / self.seconds } else { 0.0 }
     }
 }
 
-/// So long somebody has worked before anything is said of how quickly.
+/// Seconds of measured work before a rate is reported.
 const ENOUGH_S: f64 = 0.5;
 
-/// How quickly somebody worked in so much time is how quickly he works.
+/// Averaging window of the work rate.
 const WORK_WINDOW: Duration = Duration::from_secs(5);
 
-/// How quickly somebody works who has enough to do. What takes long only at first (connections, plans, cold caches) is not counted:
-/// the time runs from one part that is done to the next one.
+/// Work rate of a worker that always has enough to do. Initial costs (connections, plans, cold caches) are
+/// not counted: the time runs from one finished part to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     pace: Pace,
@@ -55,26 +56,26 @@ impl Default for Work {
 }
 
 impl Work {
-    /// There is nothing to do for now: the time until there is more does not count.
+    /// Notes that there is no work for now: the time until there is more does not count.
     pub(crate) fn pause(&mut self) {
         self.last = None;
     }
 
-    /// A part of so many bytes is done at this time (since a moment that is always the same one).
+    /// Notes that a part of these bytes is done at this time (since a moment that is always the same one).
     pub(crate) fn done(&mut self, bytes: u64, now: Duration) {
         if let Some(last) = self.last.replace(now) {
             self.pace.add(bytes, now.saturating_sub(last));
         }
     }
 
-    /// Bytes in a second; `None` as long as too little is known.
+    /// Bytes per second; `None` as long as too little is known.
     pub(crate) fn per_second(self) -> Option<f64> {
         (self.pace.seconds >= ENOUGH_S).then(|| self.pace.per_second())
     }
 }
 
-/// How long so many bytes are going to take, so many in a second, while others arrive; `None` if nothing is known of that, or if
-/// they would never end.
+/// Estimated time for these bytes at this rate per second, while others arrive. `None` if the rate is
+/// unknown, or if the work would never end.
 pub(crate) fn time_for(bytes: u64, per_second: Option<f64>, arriving: f64) -> Option<Duration> {
     if bytes == 0 {
         return Some(Duration::ZERO);

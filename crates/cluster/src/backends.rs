@@ -1,5 +1,5 @@
-//! Which backends at the primary belong to this process, and which of them are orphans: their connection is lost while
-//! a commit of theirs may still happen.
+//! Backends at the primary that belong to this process, and the orphans among them: their connection is lost
+//! while a commit of theirs may still happen.
 
 use super::Database;
 use order::DoubtId;
@@ -14,20 +14,20 @@ pub struct Backends {
     own: RefCell<BTreeMap<i32, Own>>,
     orphans: RefCell<Vec<Orphan>>,
     next_orphan: Cell<u64>,
-    /// Log-ins that are on their way: their pid is not known yet.
+    /// Log-ins in progress: their pid is not known yet.
     arriving: Rc<Cell<usize>>,
-    /// Since the last time that trust was asked for, no backend was left that is not ours.
+    /// True if no foreign backend was left at some moment since trust was last requested.
     trusted: Cell<bool>,
 }
 
-/// A process that belongs to us. The server goes on with the statement of a connection that is closed: until the process is seen
-/// to be gone it stays ours.
+/// A backend that belongs to this process. The server goes on with the statement of a closed connection:
+/// until the backend is seen to be gone, it stays ours.
 #[derive(Clone, Copy, Default)]
 struct Own {
-    /// How many of our connections have it: the end of one may be noticed after its number was given to another. None: the
-    /// process may be there still.
+    /// Number of our connections with this backend: the end of one may be noticed after its pid was reused.
+    /// Zero: the backend may still exist.
     open: usize,
-    /// When it began, as the server says; 0 until it was seen.
+    /// Start of the backend in microseconds, as the server reports it; 0 until it was seen.
     started_us: i64,
 }
 
@@ -42,14 +42,14 @@ pub struct Orphan {
 /// The state that lasts until the backend is known to be gone.
 #[derive(Clone)]
 pub enum OrphanOf {
-    /// A doubt.
+    /// An in-flight write set.
     Doubt(DoubtId),
     /// The reads of a database that was not followed when the connection was lost: they stay at the primary.
     Early(Rc<Database>),
 }
 
-/// A log-in that is on its way, until this is dropped. While there is one, a backend that nobody knows may be its own. So it is
-/// never given up half-way: its backend would look like somebody else's.
+/// A log-in in progress, until this is dropped. During a log-in, an unknown backend may belong to it. So a
+/// log-in is never abandoned half-way: its backend would look like a foreign session's.
 pub struct Arriving(Rc<Cell<usize>>);
 
 impl Drop for Arriving {
@@ -59,13 +59,14 @@ impl Drop for Arriving {
 }
 
 impl Backends {
-    /// A log-in at the primary begins; its pid follows with [`Backends::arrived`], or it fails and this is dropped.
+    /// Begins a log-in at the primary. Its pid follows with [`Backends::arrived`]; a failed log-in drops
+    /// this.
     pub fn arriving(&self) -> Arriving {
         self.arriving.set(self.arriving.get() + 1);
         Arriving(self.arriving.clone())
     }
 
-    /// The log-in is done: this backend is ours.
+    /// Completes a log-in: this backend is ours.
     pub fn arrived(&self, arriving: Arriving, pid: i32) {
         let mut own = self.own.borrow_mut();
         let open = own.get(&pid).map_or(0, |known| known.open);
@@ -73,19 +74,20 @@ impl Backends {
         drop(arriving);
     }
 
-    /// The connection to this backend is closed.
+    /// Notes that the connection to this backend is closed.
     pub fn ended(&self, pid: i32) {
         if let Some(known) = self.own.borrow_mut().get_mut(&pid) {
             known.open = known.open.saturating_sub(1);
         }
     }
 
-    /// Our processes, as they are before the primary is looked at.
+    /// Returns our backends, as they are before the primary is queried.
     pub(crate) fn own(&self) -> Vec<i32> {
         self.own.borrow().keys().copied().collect()
     }
 
-    /// These backends are there, as a look shows that began when these were ours. What is closed and gone is ours no longer.
+    /// Notes the present backends, of a check that began when `were_own` were ours. A backend that is closed
+    /// and gone is ours no longer.
     pub(crate) fn seen(&self, were_own: &[i32], present: &[Backend]) {
         let present: BTreeMap<i32, i64> =
             present.iter().map(|backend| (backend.pid, backend.started_us)).collect();
@@ -101,18 +103,18 @@ impl Backends {
         }
     }
 
-    /// A backend at the primary may still run what its session has left.
+    /// Notes that a backend at the primary may still run the work of its lost session.
     pub fn orphaned(&self, of: OrphanOf, backend: Backend) {
         let number = self.next_orphan.replace(self.next_orphan.get() + 1);
         self.orphans.borrow_mut().push(Orphan { number, of, backend });
     }
 
-    /// Writers are to be trusted again to be ours alone: the log-ins must be looked at anew.
+    /// Distrusts all backends: before writers count as ours alone again, the log-ins must be checked again.
     pub fn distrust(&self) {
         self.trusted.set(false);
     }
 
-    /// No backend was seen that is not ours.
+    /// Notes that no foreign backend was seen.
     pub(crate) fn trust(&self) {
         self.trusted.set(true);
     }
@@ -121,24 +123,24 @@ impl Backends {
         self.trusted.get()
     }
 
-    /// How many log-ins are on their way.
+    /// Number of log-ins in progress.
     pub(crate) fn arriving_now(&self) -> usize {
         self.arriving.get()
     }
 
-    /// Whether it belongs to us, or may: a number that was ours may be another's by now.
+    /// Returns true if the backend belongs to this process, or may: a pid that was ours may be reused by now.
     pub(crate) fn is_own(&self, backend: Backend) -> bool {
         let own = self.own.borrow();
         let is_it = |known: &Own| known.started_us == 0 || known.started_us == backend.started_us;
         own.get(&backend.pid).is_some_and(is_it)
     }
 
-    /// The orphans, as they are before the primary is looked at.
+    /// Returns the orphans, as they are before the primary is queried.
     pub(crate) fn orphans(&self) -> Vec<Orphan> {
         self.orphans.borrow().clone()
     }
 
-    /// The primary has shown that the backend of this orphan is gone.
+    /// Notes that the primary has shown the backend of this orphan to be gone.
     pub(crate) fn orphan_gone(&self, orphan: &Orphan) {
         self.orphans.borrow_mut().retain(|other| other.number != orphan.number);
     }

@@ -1,12 +1,12 @@
-//! Changes that fire no event trigger: roles and memberships, databases, owners, and reloads of the configuration, which
-//! change what statements of open sessions mean. Nothing of them comes out of a slot, so reads are kept in until a mark is
-//! written behind them in every followed database: it comes out as DDL would, and whoever reads at a standby reads behind
-//! it.
+//! Changes that fire no event trigger: roles and memberships, databases, owners, and reloads of the
+//! configuration, which change what statements of open sessions mean. No slot reports such a change. So reads
+//! stay at the primary until a mark is written after the change in every followed database. The mark comes
+//! out of the slot as DDL would, and a read at a standby then sees the change.
 //!
 //! ```text
-//!   recognised before its first byte ---answered-----------------\
-//!        \--session lost--> its backend is gone ------------------> marked everywhere --> reads may leave
-//!   found by a gauge, before that gauge counts ------------------/
+//!   recognised before its first byte ---answered---------\
+//!        \--session lost--> its backend is gone ----------> marked everywhere --> reads are offloaded
+//!   found by a probe, before that probe counts ----------/
 //! ```
 
 use crate::trouble::{Trouble, answered};
@@ -24,28 +24,29 @@ use tokio::time::{Instant, timeout};
 use transaction::{Backend, Cluster as _};
 
 const ACTIVE_SLOTS: &str = "SELECT FROM pg_catalog.pg_replication_slots WHERE database = $1 AND active";
-/// How often a walsender that ends is looked for.
+/// Interval between checks for a walsender that ends.
 const SLOT_ROUND: Duration = Duration::from_millis(5);
-/// So long a mark is tried again, although the primary answers, when the connection broke: other databases wait for it.
+/// Time for which a mark is retried, although the primary answers, when the connection broke: other databases
+/// wait for it.
 const MARK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Such a change, from before its first byte is sent until it is over. As long as it lives, and then until it is marked,
-/// no read leaves.
+/// A change without an event trigger, from before its first byte is sent until it is over. As long as it
+/// lives, and then until it is marked, no read is offloaded.
 pub struct Everywhere {
     cluster: Cluster,
-    /// Who makes it; nobody if it was only found.
+    /// Backend that makes the change. `None` if the change was only found by a probe.
     backend: Option<Backend>,
     over: bool,
     of: Change,
     doubts: Vec<DoubtId>,
 }
 
-/// What is changed.
+/// Kind of a change that fires no event trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Roles, memberships, databases, owners.
     Roles,
-    /// The configuration: schemas that a role may use are the same.
+    /// The configuration: the schemas that a role may use stay the same.
     Configuration,
 }
 
@@ -57,20 +58,20 @@ pub(crate) struct Unmarked {
 }
 
 impl Everywhere {
-    /// It begins.
+    /// Begins the change: reads of every followed database stay at the primary.
     pub fn begin(cluster: &Cluster, of: Change, backend: Option<Backend>) -> Everywhere {
         cluster.scheduler().close();
         let doubts = doubts(cluster).into_iter().map(|(doubt, ..)| doubt).collect();
         Everywhere { cluster: cluster.clone(), backend, over: backend.is_none(), of, doubts }
     }
 
-    /// The primary has answered, whatever it said.
+    /// Notes that the primary has answered, with success or an error.
     pub fn end(mut self) {
         self.over = true;
     }
 }
 
-/// Dropped before its end: the backend may go on, and the change be made later.
+/// A drop before its end: the backend may go on, and the change be made later.
 impl Drop for Everywhere {
     fn drop(&mut self) {
         let backend = self.backend.filter(|_| !self.over);
@@ -90,7 +91,7 @@ impl Drop for Everywhere {
     }
 }
 
-/// A doubt about everything in every followed database.
+/// Notes an in-flight write set over everything in every followed database.
 fn doubts(cluster: &Cluster) -> Vec<(DoubtId, Rc<Database>, DatabaseId)> {
     let doubt = |database: Rc<Database>| {
         let id = database.id()?;
@@ -99,7 +100,7 @@ fn doubts(cluster: &Cluster) -> Vec<(DoubtId, Rc<Database>, DatabaseId)> {
     cluster.databases().into_iter().filter_map(doubt).collect()
 }
 
-/// Marks what is over, for ever.
+/// Marks finished changes, for ever.
 pub(crate) async fn run(cluster: Cluster) {
     while !cluster.stopping() {
         let more = cluster.unmarked().more.notified();
@@ -113,15 +114,15 @@ pub(crate) async fn run(cluster: Cluster) {
     }
 }
 
-/// The way from the end of a change to reads that may leave again.
+/// Waits from the end of a change until reads may be offloaded again.
 async fn finish(cluster: Cluster, of: Change, doubts_before: Vec<DoubtId>) {
     while doubts_before.iter().any(|doubt| is_lost(&cluster, *doubt)) {
         cluster.next_move().await;
     }
-    // A database that began to be followed meanwhile may have been marked before the change.
+    // A database that began to be followed in the meantime may have been marked before the change.
     for (doubt, database, id) in doubts(&cluster) {
         if of == Change::Roles {
-            // A schema that a role may not use is passed over when its names are looked for.
+            // A schema that a role may not use is skipped in the look-up of its names.
             database.names().changed(None);
         }
         mark(&cluster, of, &database, id).await;
@@ -131,14 +132,16 @@ async fn finish(cluster: Cluster, of: Change, doubts_before: Vec<DoubtId>) {
     cluster.moved();
 }
 
-/// Its backend lives, and may commit still.
+/// Returns true if its backend lives, and may still commit.
 fn is_lost(cluster: &Cluster, doubt: DoubtId) -> bool {
     cluster.scheduler().order().doubt_state(doubt) == Some(DoubtState::Lost)
 }
 
-/// Writes the mark, however often it must be tried; unless no read of the database can leave before it is followed anew,
-/// which begins with a mark. Another database that has its name by now is not meant: its doubt would be nobody's. A database in
-/// which none can be written, although the primary answers, holds up itself alone: its reads stay until it is followed anew.
+/// Writes the mark, and retries until it succeeds. Stops early if the database must be followed again before
+/// any read of it is offloaded, because following begins with a mark. Another database that has taken over
+/// its name is not meant: its write set would belong to no session. A database in which no mark can be
+/// written, although the primary answers, holds up itself alone: its reads stay at the primary until it is
+/// followed again.
 async fn mark(cluster: &Cluster, of: Change, database: &Database, id: DatabaseId) {
     let address = cluster.setup().primary.with_database(database.name());
     let (mut trouble, began) = (Trouble::default(), Instant::now());
@@ -165,21 +168,22 @@ async fn mark(cluster: &Cluster, of: Change, database: &Database, id: DatabaseId
         }
         let (is_new, pause) = trouble.met(&error.to_string(), &error, Duration::ZERO);
         if is_new {
-            let why = "a change of roles could not be marked yet";
+            let why = "cannot mark a change of roles yet; retrying";
             tracing::warn!(database = database.name(), %error, "{why}");
         }
         tokio::time::sleep(pause).await;
     }
 }
 
-/// What Consort itself commits in a database, for no session's sake: everything of it is in doubt meanwhile.
+/// A commit of Consort itself in a database, on behalf of no session. Until it ends, everything of the
+/// database is in flight.
 pub(crate) struct Upkeep {
     cluster: Cluster,
     doubt: Option<DoubtId>,
 }
 
 impl Upkeep {
-    /// It begins. A database that was never followed has no doubts.
+    /// Begins the upkeep. A database that was never followed has no in-flight write sets.
     pub(crate) fn begin(cluster: &Cluster, database: &Database) -> Upkeep {
         let doubt = database.id().map(|id| cluster.scheduler().order_mut().doubt(id, Footprint::Everything));
         Upkeep { cluster: cluster.clone(), doubt }
@@ -195,8 +199,8 @@ impl Drop for Upkeep {
     }
 }
 
-/// Lets go of a database until what this returns is dropped. The server refuses at once if a slot of the database is
-/// active, so its walsender must be gone too.
+/// Releases a database until the returned value is dropped. The server refuses at once if a slot of the
+/// database is active, so its walsender must be gone too.
 pub async fn let_go(cluster: &Cluster, database: &Rc<Database>) -> Hold {
     let hold = database.let_go().await;
     let gone = async {
@@ -207,7 +211,7 @@ pub async fn let_go(cluster: &Cluster, database: &Rc<Database>) -> Hold {
         Ok(())
     };
     if let Err(error) = answered(gone).await {
-        tracing::debug!(database = database.name(), %error, "its slot may be active still");
+        tracing::debug!(database = database.name(), %error, "replication slot may still be active");
     }
     hold
 }

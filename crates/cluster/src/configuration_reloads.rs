@@ -1,13 +1,13 @@
-//! Reloads of the primary's configuration. They change settings of sessions that are open, and nothing in the log tells
-//! of them: the gauge's own process says when it has read the files, and when that is another time than before, a
-//! connection that begins then says from when on a process is one that has heeded the reload.
+//! Reloads of the primary's configuration. A reload changes settings of open sessions, and nothing in the WAL
+//! reports it. The probe's backend reports when it last read the files. If that time has changed, a new
+//! connection reports from when on a backend has applied the reload.
 
 use history::LoadTime;
 use std::cell::Cell;
 
-/// What is known of the primary's configuration.
+/// Known state of the primary's configuration.
 pub struct Configured {
-    /// When the gauge's process had read it last.
+    /// Last time at which the probe's backend read the configuration.
     seen: Cell<Option<LoadTime>>,
     floor: Cell<LoadTime>,
     reloads: Cell<u64>,
@@ -20,24 +20,24 @@ impl Default for Configured {
 }
 
 impl Configured {
-    /// A process of the primary that says an earlier time has not heeded the last reload: what was asked of its settings
-    /// is void.
+    /// Earliest load time of a backend that has applied the last reload. A backend that reports an earlier
+    /// time has not applied it: its reported settings are void.
     pub fn floor(&self) -> LoadTime {
         self.floor.get()
     }
 
-    /// Whether it is known since when the primary is configured as it is.
+    /// Returns true if the last configuration change of the primary is dated.
     pub fn is_known(&self) -> bool {
         self.seen.get().is_some()
     }
 
-    /// How many reloads were found.
+    /// Number of reloads that were found.
     pub fn reloads(&self) -> u64 {
         self.reloads.get()
     }
 
-    /// The gauge's process has read the configuration at this time. Whether it is another than before: then no process is
-    /// known to have heeded it until [`Configured::found`].
+    /// Returns true if the probe's backend has read the configuration at a new time. Then no backend is known
+    /// to have applied it until [`Configured::found`].
     pub(crate) fn is_news(&self, loaded: LoadTime) -> bool {
         let news = self.seen.get() != Some(loaded);
         if news {
@@ -47,7 +47,8 @@ impl Configured {
         news
     }
 
-    /// A connection that began after the gauge's process had read the configuration at `loaded` says `floor`.
+    /// Notes that a connection that began after the probe's backend had read the configuration at `loaded`
+    /// reports `floor`.
     pub(crate) fn found(&self, loaded: LoadTime, floor: LoadTime) {
         self.seen.set(Some(loaded));
         self.floor.set(floor);
@@ -69,7 +70,7 @@ mod tests {
         assert_eq!((configured.floor(), configured.reloads()), (first, 1));
         assert!(configured.is_news(after));
         assert!(!configured.is_known() && configured.floor() == LoadTime::MAX);
-        // It could not be asked.
+        // The query of the floor failed.
         assert!(configured.is_news(after));
         configured.found(after, before);
         assert_eq!((configured.floor(), configured.reloads()), (before, 2));

@@ -1,4 +1,4 @@
-//! One database that clients use: its identity, its catalog, and whether its reads may leave the primary.
+//! One database that clients use: its identity, its catalog, and the state of its read offload.
 
 use super::{Cluster, Names, Place};
 use crate::scheduled::Scheduled;
@@ -14,25 +14,28 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// DDL came out of the decoder, and the catalog is being read again: for a moment nobody knows what statements touch.
+/// DDL came out of the decoder, and the catalog is being read again: until then, no footprint of a statement
+/// is known.
 pub const CATALOG_BEING_READ: Reason = Reason::Stay("catalog_being_read");
 
 /// One database.
 ///
-/// Invariant: the catalog that is handed out is at least as new as every DDL command that came out of the decoder.
+/// Invariant: the catalog that is handed out is at least as new as every DDL command that came out of the
+/// decoder.
 pub struct Database {
     name: String,
-    /// Its OID, as the primary said it last.
+    /// OID of the database, as the primary last reported it.
     id: Cell<Option<DatabaseId>>,
-    /// It has not been let go since: the name means this database still.
+    /// True as long as the name still means this database: it has not been released since.
     identified: Cell<bool>,
     catalog: RefCell<Option<Rc<Loaded>>>,
-    /// Why it could not be read when that was last tried.
+    /// Error of the last attempt to read the catalog.
     catalog_trouble: RefCell<Option<String>>,
     arrived: Notify,
-    /// Statements ask what only the process knows that used a sequence (`currval`, `lastval`).
+    /// True if statements use functions that depend on the backend that used a sequence (`currval`,
+    /// `lastval`).
     pub asks_sequences: Cell<bool>,
-    /// Where its sequences stood when the primary was asked last, for the replicas that Consort feeds.
+    /// Positions of its sequences at the last query of the primary, for the logical replicas.
     sequences: RefCell<Option<Rc<Asked>>>,
     version: Cell<u64>,
     names: Names,
@@ -40,35 +43,37 @@ pub struct Database {
     owed: RefCell<Vec<Xid>>,
     reload: Notify,
     trouble: RefCell<Option<Cow<'static, str>>>,
-    /// The trouble is that the primary is away.
+    /// True if the trouble is that the primary is down.
     away: Cell<bool>,
-    /// Transactions that may have written before its commits were followed, and go on.
+    /// Number of open transactions that may have written before the database's commits were followed.
     early: Cell<usize>,
     traffic: Traffic,
-    /// So many statements need the primary's database for themselves.
+    /// Number of statements that need the primary's database for themselves.
     holds: Cell<usize>,
     following: Cell<bool>,
-    /// Why no mark can be written in it.
+    /// Reason why no mark can be written in it.
     unmarked: RefCell<Option<Error>>,
     held: Notify,
-    /// Statements wait for it to be followed, at most until then.
+    /// Time until which statements wait, at most, for the database to be followed.
     awaited: Cell<Option<Instant>>,
-    /// Its transactions, where they are ordered before they are executed.
+    /// Transactions of the database, where they are ordered before they are executed.
     scheduled: Rc<Scheduled>,
 }
 
-/// Where the sequences of a database stood, and when they were asked: between two places of what is handed out to replicas.
+/// Positions of the sequences of a database, and the time of the query: between two positions of the
+/// replication feed.
 #[derive(Debug)]
 pub struct Asked {
-    /// The answer.
+    /// Positions of the sequences.
     pub(crate) standing: Sequences,
-    /// All below had committed before they were asked.
+    /// Position below which all boundaries had committed before the query.
     pub(crate) from: Place,
-    /// All that had committed by then lies below.
+    /// Position below which all boundaries lie that had committed by the end of the query.
     pub(crate) to: Place,
 }
 
-/// The database is not followed while this lives: somebody needs it alone (DROP DATABASE).
+/// Keeps the database from being followed while this lives, because a statement needs it alone (DROP
+/// DATABASE).
 pub struct Hold(Rc<Database>);
 
 impl Drop for Hold {
@@ -79,7 +84,8 @@ impl Drop for Hold {
 }
 
 impl Database {
-    /// `declares`: its transactions say before they begin which tables they will touch.
+    /// Creates a database. `declares`: its transactions declare the tables that they will touch before they
+    /// begin.
     pub(crate) fn new(name: &str, declares: bool) -> Database {
         Database {
             name: name.to_owned(),
@@ -94,7 +100,7 @@ impl Database {
             names: Names::default(),
             owed: RefCell::default(),
             reload: Notify::new(),
-            trouble: RefCell::new(Some("it has only just been used for the first time".into())),
+            trouble: RefCell::new(Some("the database is used for the first time".into())),
             away: Cell::new(false),
             early: Cell::default(),
             traffic: Traffic::default(),
@@ -107,14 +113,16 @@ impl Database {
         }
     }
 
-    /// It will soon be followed: until then, or until this moment at the latest, statements wait. What is prepared before it
-    /// is followed, in a session of which nothing is known, could not leave as long as that session lives.
+    /// Announces that the database will soon be followed. Until then, or until this moment at the latest,
+    /// statements wait. A statement that is prepared earlier, in a session of unknown state, could not be
+    /// offloaded as long as that session lives.
     pub(crate) fn is_awaited_until(&self, limit: Instant) {
         self.awaited.set(Some(limit));
     }
 
-    /// Completes when statements need not wait for it to be followed, or not any more. What its slot repeats must have come out,
-    /// too: a change of names in it would count as one behind what is prepared before.
+    /// Completes when statements need not wait for the database to be followed, or not any more. The
+    /// transactions that its slot repeats must have come out, too: a change of names among them would count
+    /// as later than a statement prepared before.
     pub async fn no_more_awaited(&self, cluster: &Cluster) {
         let is_followed = || {
             let settled = |id| cluster.scheduler().order().settled(id).is_some();
@@ -128,18 +136,18 @@ impl Database {
         }
     }
 
-    /// Its transactions, where they are ordered before they are executed.
+    /// Transactions of the database, where they are ordered before they are executed.
     pub fn scheduled(&self) -> &Rc<Scheduled> {
         &self.scheduled
     }
 
-    /// Its name.
+    /// Name of the database.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Lets go of the database: all connections that follow it are closed, and none is opened, as long as what this
-    /// returns lives. Then the name may mean another database, until the primary has been asked.
+    /// Releases the database: all connections that follow it are closed, and none is opened, as long as the
+    /// returned value lives. Afterwards the name may mean another database, until the primary has been asked.
     pub(crate) async fn let_go(self: &Rc<Database>) -> Hold {
         self.holds.set(self.holds.get() + 1);
         let hold = Hold(self.clone());
@@ -154,7 +162,7 @@ impl Database {
         }
     }
 
-    /// Completes when somebody needs the database alone.
+    /// Completes when a statement needs the database alone.
     pub async fn wanted_alone(&self) {
         loop {
             let moved = self.held.notified();
@@ -165,7 +173,7 @@ impl Database {
         }
     }
 
-    /// Completes when nobody needs it alone.
+    /// Completes when no statement needs the database alone.
     pub(crate) async fn left_to_us(&self) {
         loop {
             let moved = self.held.notified();
@@ -176,7 +184,8 @@ impl Database {
         }
     }
 
-    /// A change could not be marked in it: its reads stay at the primary until it is followed anew, which begins with a mark.
+    /// Notes that a change could not be marked in the database. Its reads stay at the primary until it is
+    /// followed again, which begins with a mark.
     pub(crate) fn cannot_be_marked(&self, why: Error) {
         self.set_trouble(Some(why.to_string().into()));
         *self.unmarked.borrow_mut() = Some(why);
@@ -202,17 +211,18 @@ impl Database {
         self.held.notify_waiters();
     }
 
-    /// What went through it.
+    /// Traffic counters of the database.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// Its OID, once the primary has been asked; `None` again while the name may mean another database.
+    /// OID of the database, once the primary has been asked; `None` again while the name may mean another
+    /// database.
     pub fn id(&self) -> Option<DatabaseId> {
         self.last_id().filter(|_| self.identified.get())
     }
 
-    /// Its OID as the primary said it last.
+    /// OID of the database as the primary last reported it.
     pub(crate) fn last_id(&self) -> Option<DatabaseId> {
         self.id.get()
     }
@@ -222,48 +232,48 @@ impl Database {
         self.identified.set(true);
     }
 
-    /// It is followed, or about to be, or its reads go on without the primary.
+    /// Returns true if the database is followed, or about to be, or its reads go on without the primary.
     pub(crate) fn is_of_use(&self) -> bool {
         self.following.get() || self.away.get()
     }
 
-    /// Why its reads stay at the primary; `None` when they may leave.
+    /// Reason why its reads stay at the primary. `None`: they may be offloaded.
     pub fn not_serving(&self) -> Option<Cow<'static, str>> {
         if let Some(trouble) = &*self.trouble.borrow() {
             return Some(trouble.clone());
         }
         if self.early.get() > 0 {
-            return Some("a transaction goes on that began before it was followed".into());
+            return Some("a transaction that began before the database was followed is still open".into());
         }
         let unread = || {
             let trouble = self.catalog_trouble.borrow();
-            trouble.as_ref().map_or("its catalog changes".into(), |why| why.clone().into())
+            trouble.as_ref().map_or("the catalog is changing".into(), |why| why.clone().into())
         };
         self.catalog.borrow().is_none().then(unread)
     }
 
-    /// A transaction begins to write while no doubt can be noted.
+    /// Notes a transaction that begins to write while no in-flight write set can be noted.
     pub fn early_began(&self) {
         self.early.set(self.early.get() + 1);
     }
 
-    /// It is over, or a doubt has taken its place.
+    /// Notes the end of such a transaction, or the write set that has taken its place.
     pub fn early_ended(&self) {
         self.early.set(self.early.get() - 1);
     }
 
-    /// Whether its reads may leave the primary. They still may when only the primary is away: what was decoded and
-    /// doubted until then holds, and whatever runs there now is in doubt.
+    /// Returns true if reads of the database may be offloaded. They still may while only the primary is down:
+    /// everything decoded or in flight until then holds, and any later work there is in flight.
     pub fn reads_may_leave(&self) -> bool {
         self.is_followed() && self.catalog.borrow().is_some()
     }
 
-    /// Why its reads stay at the primary, if they do, in one word.
+    /// Reason why its reads stay at the primary, in one word.
     pub(crate) fn stays(&self) -> Reason {
         if self.is_followed() { CATALOG_BEING_READ } else { Reason::DatabaseNotFollowed }
     }
 
-    /// What was written in it since it began to be followed is known.
+    /// Returns true if all writes since the database began to be followed are known.
     fn is_followed(&self) -> bool {
         (self.away.get() || self.trouble.borrow().is_none()) && self.early.get() == 0
     }
@@ -276,20 +286,20 @@ impl Database {
         *self.trouble.borrow_mut() = trouble;
     }
 
-    /// The primary is away, or not ready yet.
+    /// Notes that the primary is down, or not ready yet.
     pub(crate) fn set_away(&self, why: String) {
-        // Nothing but a database that was followed has anything to go on with.
+        // Only a database that was followed has anything to go on with.
         self.away.set(self.away.get() || self.trouble.borrow().is_none());
         *self.trouble.borrow_mut() = Some(why.into());
     }
 
-    /// Counts the changes of the catalog: what was understood under another version is void.
+    /// Number of changes of the catalog: knowledge from another version is void.
     pub fn version(&self) -> u64 {
         self.version.get()
     }
 
-    /// What its names stand for. Unlike the version they do not change when the database begins to be followed (anew): what
-    /// happened meanwhile comes out of its slot.
+    /// Changes of the objects that names stand for. Unlike the version, they do not change when the database
+    /// begins to be followed (again): changes in the meantime come out of its slot.
     pub fn names(&self) -> &Names {
         &self.names
     }
@@ -299,28 +309,29 @@ impl Database {
         self.catalog.borrow().clone()
     }
 
-    /// Completes when a new catalog was read.
+    /// Completes when a new catalog has been read.
     pub(crate) async fn catalog_arrived(&self) {
         self.arrived.notified().await;
     }
 
-    /// A replica has joined the cluster or left it: whoever follows the database looks whether its rows are to be kept, as
-    /// when a catalog arrives.
+    /// Notes that a replica has joined the cluster or left it. The follower of the database then checks if
+    /// rows must be kept, as it does when a catalog arrives.
     pub(crate) fn replicas_changed(&self) {
         self.arrived.notify_one();
     }
 
-    /// Where its sequences stood when the primary was asked last, if it was; each answer has a place of its own.
+    /// Positions of its sequences at the last query of the primary, if there was one. Each answer is an
+    /// allocation of its own.
     pub(crate) fn sequences(&self) -> Option<Rc<Asked>> {
         self.sequences.borrow().clone()
     }
 
-    /// The primary was asked where its sequences stand.
+    /// Sets the positions of the sequences that the primary has reported.
     pub(crate) fn set_sequences(&self, asked: Asked) {
         *self.sequences.borrow_mut() = Some(Rc::new(asked));
     }
 
-    /// A DDL command came out of the decoder, or the roles changed: the catalog in hand is void.
+    /// Notes that a DDL command came out of the decoder, or the roles changed: the present catalog is void.
     pub(crate) fn catalog_changed(&self, by: Option<Xid>) {
         self.owed.borrow_mut().extend(by);
         self.version.set(self.version.get() + 1);
@@ -328,12 +339,13 @@ impl Database {
         self.reload.notify_one();
     }
 
-    /// The transactions that a catalog must see to be good.
+    /// The transactions that a catalog must see to be valid.
     pub(crate) fn owed(&self) -> Vec<Xid> {
         self.owed.borrow().clone()
     }
 
-    /// A catalog was read under `version`. Void, and `false`, if it changed meanwhile.
+    /// Sets a catalog that was read under `version`. Returns `false`, without effect, if it has changed
+    /// since.
     pub(crate) fn set_catalog(&self, version: u64, loaded: Loaded) -> bool {
         if self.version.get() != version {
             return false;
@@ -345,7 +357,7 @@ impl Database {
         true
     }
 
-    /// The catalog could not be read.
+    /// Notes that the catalog could not be read.
     pub(crate) fn set_catalog_trouble(&self, why: String) {
         *self.catalog_trouble.borrow_mut() = Some(why);
     }

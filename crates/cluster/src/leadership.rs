@@ -1,16 +1,18 @@
-//! Whether this Consort leads: of several in front of the same servers one follows the databases, feeds the replicas and
-//! lets reads leave; the others wait, and one of them takes over.
+//! Leadership: of several Consorts in front of the same servers, one follows the databases, feeds the
+//! replicas and offloads reads. The others wait, and one of them takes over.
 //!
 //! ```text
-//!   Unknown --nobody has the lock--> Leads --the lock is another's--> Waits --the lock is free--> Leads
+//!   Unknown --the lock is free--> Leads --another has the lock--> Waits --the lock is free--> Leads
 //! ```
 //!
-//! **Alone.** Where no gauge says what somebody else has committed, because nobody else may (`writers = "through-consort"`, and
-//! designs whose order is made before the primary's), two at a time would each take the other's commits for none. There one
-//! that does not lead lets nobody in, and one that led and cannot be sure any more forgets all that it knew: it starts anew.
+//! **Alone.** Some designs allow commits through this process alone (`writers = "through-consort"`, and
+//! designs whose order is made before the primary's). No probe reports foreign commits there, so two leaders
+//! at a time would each miss the other's commits. In these designs a Consort that does not lead admits no
+//! client. A former leader that cannot be sure any more forgets all its state and restarts.
 //!
-//! **Sure.** Somebody else can lead no sooner than a lease behind the last question that the primary answered, counted from
-//! when that was sent. Here only three quarters of it count: the clocks of two machines need not go alike.
+//! **Sure.** Another Consort can lead no sooner than a lease after the last query that the primary answered,
+//! counted from when that query was sent. Only three quarters of the lease count here, because the clocks of
+//! two machines need not run alike.
 
 use postgres::leader_lock::Holder;
 use std::cell::{Cell, RefCell};
@@ -18,40 +20,40 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// So long may the primary take to notice that the one that led is gone.
+/// Time that the primary may take to notice the end of the former leader.
 const LAST_BREATH: Duration = Duration::from_millis(300);
 
-/// Where this Consort stands among those that may lead.
+/// Standing of this Consort among those that may lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     /// The primary has not been asked yet.
     #[default]
     Unknown,
-    /// It leads, or did and has heard of nobody else.
+    /// This Consort leads, or did and has heard of no other leader.
     Leads,
-    /// Another one does.
+    /// Another Consort leads.
     Waits(Holder),
 }
 
-/// See the file's first lines. All times are counted from the start of the process.
+/// See the module documentation. All times are counted from the start of the process.
 ///
-/// Invariants: `until` is set only if nobody else can lead before it; what is void stays so.
+/// Invariants: `until` is set only if no other Consort can lead before it; void state stays void.
 #[derive(Debug)]
 pub struct Lead {
-    /// `None`: nobody else is there, and it always leads.
+    /// Duration of the leader lease. `None`: this Consort is the only one, and always leads.
     lease: Option<Duration>,
     standing: RefCell<Standing>,
     until: Cell<Option<Duration>>,
     alone: Cell<bool>,
-    /// Since when it leads, if it has waited for that.
+    /// Start of its leadership, if it has waited for that.
     since: Cell<Option<Instant>>,
-    /// What it knew counts no more.
+    /// True once the state known before is void.
     void: Cell<bool>,
-    /// It leads no more, for as long as it lives: another process has taken over.
+    /// True once another process has taken over: this Consort never leads again.
     resigned: Cell<bool>,
-    /// The one that leads is about to hand over.
+    /// True if the leader is about to hand over to this Consort.
     is_heir: Cell<bool>,
-    /// It has ended everything that could do harm before it gave the lead up.
+    /// True once everything harmful was ended before the leader lease was released.
     follows_in_order: Cell<bool>,
     changed: Notify,
 }
@@ -73,42 +75,42 @@ impl Lead {
         }
     }
 
-    /// Whether two at a time could do harm.
+    /// Returns true if two leaders at a time could do harm.
     pub fn is_alone(&self) -> bool {
         self.alone.get()
     }
 
-    /// Whether only one Consort may serve at a time, by the configuration.
+    /// Sets whether only one Consort may serve at a time, by the configuration.
     pub fn set_alone(&self, alone: bool) {
         self.alone.set(alone);
     }
 
-    /// Whether nobody else can lead now.
+    /// Returns true if no other Consort can lead now.
     pub fn is_sure(&self, now: Duration) -> bool {
         !self.void.get() && self.until.get().is_some_and(|until| now < until)
     }
 
-    /// Whether it led until it was not sure any more: another one may have led since.
+    /// Returns true if it led until its lease lapsed: another Consort may have led since.
     pub(crate) fn has_lapsed(&self, now: Duration) -> bool {
         self.until.get().is_some_and(|until| now >= until)
     }
 
-    /// Since when it leads, if it has waited for that.
+    /// Start of its leadership, if it has waited for that.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since.get()
     }
 
-    /// Whether this Consort leads, follows another, or does not know yet.
+    /// Standing of this Consort: it leads, follows another, or does not know yet.
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()
     }
 
-    /// The primary has answered the holder of the lock, who is this one, a question that was sent then.
+    /// Notes that the primary has answered a query that this Consort, the lock's holder, sent at `sent`.
     pub(crate) fn answered(&self, sent: Duration) {
         self.until.set(Some(sure_until(sent, self.lease.unwrap_or_default())));
     }
 
-    /// It leads from now on.
+    /// Makes this Consort the leader.
     pub(crate) fn begin(&self) {
         let has_waited = matches!(self.standing(), Standing::Waits(_));
         self.since.set(has_waited.then(Instant::now));
@@ -116,7 +118,7 @@ impl Lead {
         self.changed.notify_waiters();
     }
 
-    /// Another one has the lock. Whether that is news.
+    /// Notes that another Consort holds the lock. Returns true if that is news.
     pub(crate) fn is_of(&self, holder: Holder) -> bool {
         let next = Standing::Waits(holder);
         let before = self.standing.replace(next.clone());
@@ -131,80 +133,80 @@ impl Lead {
         true
     }
 
-    /// It led once, and somebody else may have led since: what it knew is void where that counts.
+    /// Notes that another Consort may have led since: the state known before is void where that matters.
     pub(crate) fn forget(&self) {
         self.void.set(self.alone.get());
         self.changed.notify_waiters();
     }
 
-    /// It gives the lead up for good. What it does from now on it does as one that waits.
+    /// Releases the leader lease for good. From now on this Consort acts as one that waits.
     pub fn resign(&self) {
         self.resigned.set(true);
-        // Nobody knows its successor's process at the primary yet.
+        // The successor's backend at the primary is unknown yet.
         self.is_of(Holder { pid: 0, address: None, is_superuser: true });
         self.changed.notify_waiters();
     }
 
-    /// Whether it has.
+    /// Returns true if the leader lease was released for good.
     pub(crate) fn has_resigned(&self) -> bool {
         self.resigned.get()
     }
 
-    /// Completes when it has.
+    /// Completes when the leader lease has been released for good.
     pub(crate) async fn until_resigned(&self) {
         self.until_so(|| self.resigned.get()).await;
     }
 
-    /// The one that leads is about to hand over to this one.
+    /// Notes that the leader is about to hand over to this Consort.
     pub fn will_follow(&self) {
         self.is_heir.set(true);
     }
 
-    /// Whether that is so.
+    /// Returns true if the leader is about to hand over to this Consort.
     pub(crate) fn is_heir(&self) -> bool {
         self.is_heir.get()
     }
 
-    /// The one that leads has ended everything that could do harm, and is about to end itself.
+    /// Notes that the leader has ended everything harmful, and is about to exit.
     pub fn follows_in_order(&self) {
         self.follows_in_order.set(true);
     }
 
-    /// Whether that was so.
+    /// Returns true if the former leader has ended everything harmful.
     pub(crate) fn has_followed_in_order(&self) -> bool {
         self.follows_in_order.get()
     }
 
-    /// Completes when what this process knew is void.
+    /// Completes when the state that this process knew is void.
     pub async fn until_void(&self) {
         self.until_so(|| self.void.get()).await;
     }
 
-    /// Completes when it is known whether it leads.
+    /// Completes when the standing is known.
     pub async fn until_known(&self) {
         self.until_so(|| *self.standing.borrow() != Standing::Unknown).await;
     }
 
-    /// Completes when it leads.
+    /// Completes when this Consort leads.
     pub async fn until_leads(&self) {
         self.until_so(|| *self.standing.borrow() == Standing::Leads).await;
     }
 
-    /// Completes when a client that came then need not wait any longer for this one to take over: it may have come because the
-    /// one that led is gone, which the primary notices a moment later.
+    /// Completes when a client that connected at `came` need not wait any longer for a take-over. The client
+    /// may have come because the former leader is gone, which the primary notices a moment later.
     pub async fn until_needless(&self, came: Instant) {
         if matches!(self.standing(), Standing::Waits(_)) {
-            // However that ends.
+            // The outcome does not matter.
             let _ = timeout_at(came + LAST_BREATH, self.until_leads()).await;
         }
     }
 
-    /// Completes when another one leads.
+    /// Completes when another Consort leads.
     pub(crate) async fn until_waits(&self) {
         self.until_so(|| matches!(*self.standing.borrow(), Standing::Waits(_))).await;
     }
 
-    /// Completes when something has changed.
+    /// Completes when the standing has changed.
     pub(crate) async fn until_changed(&self) {
         self.changed.notified().await;
     }
@@ -222,7 +224,7 @@ impl Lead {
     }
 }
 
-/// How long nobody else can lead, behind a question sent then.
+/// Time until which no other Consort can lead, after a query sent at `sent`.
 fn sure_until(sent: Duration, lease: Duration) -> Duration {
     if lease.is_zero() { Duration::MAX } else { sent + lease * 3 / 4 }
 }
@@ -241,7 +243,7 @@ mod tests {
         Holder { pid, address: None, is_superuser: true }
     }
 
-    /// It has the lock, and asked then.
+    /// Takes the lock, with a query sent at `sent`.
     fn leads(lead: &Lead, sent: Duration) {
         lead.answered(sent);
         lead.begin();

@@ -1,7 +1,8 @@
-//! The cluster as one process of Consort knows it: the one scheduler, the databases that are followed, the standbys, and
-//! the clock. Sessions and the loops of `follow` hold it as a cheap handle; everything runs in one thread.
+//! The cluster as one process of Consort knows it: the one scheduler, the followed databases, the standbys,
+//! and the clock. Sessions and the loops of `follow` hold it as a cheap handle. Everything runs in one
+//! thread.
 //!
-//! It does not know what a client is.
+//! The cluster does not know clients.
 
 mod arrival_rate;
 mod backends;
@@ -73,77 +74,80 @@ use tokio::time::Instant;
 use transaction::Backend;
 use wal_clock::Written;
 
-/// In this time after its start, or after it has taken over, statements wait until their database is followed: that its
-/// clients come all at once is usual then.
+/// Time after a start, or a take-over, in which statements wait until their database is followed: then
+/// clients usually come all at once.
 const FIRST_MOMENT: Duration = Duration::from_secs(2);
 
-/// One standby, or a replica that Consort feeds, as the configuration names it.
+/// One standby or logical replica, as the configuration names it.
 #[derive(Clone, Debug)]
 pub struct StandbySetup {
-    /// The name that people use.
+    /// Name in the configuration, for operators.
     pub name: String,
-    /// What feeds it.
+    /// Kind of its replication.
     pub kind: Kind,
-    /// Where it is, and the role that watches it.
+    /// Its address, and the role that watches it.
     pub address: Address,
-    /// Its share of reads relative to the others; 0 takes none.
+    /// Share of the reads, relative to the others; 0 takes none.
     pub weight: u32,
-    /// The tables that a replica is to have.
+    /// Tables that a replica receives.
     pub tables: Chosen,
 }
 
-/// What a cluster is started with.
+/// Settings with which a cluster starts.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The primary, and the role that gauges, decodes and analyses there.
+    /// The primary, and the role of the connections that probe, decode and analyse there.
     pub primary: Address,
-    /// The standbys, and behind them the replicas that Consort feeds at first.
+    /// The standbys, followed by the logical replicas of the start.
     pub standbys: Vec<StandbySetup>,
-    /// Who may write besides the clients of this process.
+    /// Allowed writers in addition to the clients of this process.
     pub writers: Writers,
-    /// How long this Consort leads behind the last word of the primary, zero: until it hears of another one that does. `None`:
-    /// there is no other one.
+    /// Time for which this Consort leads after the primary's last answer. Zero: until another Consort leads.
+    /// `None`: there is no other Consort.
     pub lease: Option<Duration>,
-    /// Which design.
+    /// Replication design.
     pub design: Design,
-    /// How long an answer that is not yet proven is held before the statement runs at the primary; longer while the primary
-    /// itself takes longer to answer.
-    pub proof_limit: Duration,
-    /// Where reads wait for replicas, commits for their turn, and statements for their tables: how long.
-    pub wait_limit: Duration,
-    /// Where commits take turns: so many replicas show one before its client hears of it.
-    pub acknowledged_by: usize,
-    /// Whether a database is attached by itself when it is first used (`consort up`), or by `consort attach` alone.
+    /// Maximum time for which an unproven answer is held before the statement runs at the primary; longer
+    /// while the primary itself takes longer to answer.
+    pub proof_timeout: Duration,
+    /// Maximum wait of reads for replicas, of commits for their turn, and of statements for their tables, in
+    /// designs that wait.
+    pub replica_wait_timeout: Duration,
+    /// Number of replicas that show a commit before its client receives the answer, where commits take turns.
+    pub commit_replica_quorum: usize,
+    /// True if a database is attached automatically at its first use (`consort up`), false if
+    /// `consort attach` alone does so.
     pub attach: bool,
-    /// The databases that are followed, so that their reads may leave; `*` is all.
+    /// Databases that are followed, so that their reads may be offloaded; `*` is all.
     pub follows: Vec<String>,
     /// Bound of the analysis cache, bytes.
     pub analysis_bytes: usize,
     /// Bounds of the scheduler.
     pub bounds: scheduler::Options,
-    /// Functions and extensions whose functions are declared harmless: they may run at a standby.
+    /// Functions and extensions whose functions are declared safe: they may run at a standby.
     pub harmless: Vec<String>,
-    /// How sessions come to their connections at the primary.
+    /// Pooling of connections at the primary.
     pub pools: Pools,
     /// Bound of the connections of clients to one standby.
     pub standby_connections: usize,
-    /// So many bytes of an answer are held until it is proven.
+    /// Maximum bytes of an answer that are held until it is proven.
     pub held_answer_bytes: usize,
-    /// Bound of the rows that are kept for replicas in memory, bytes.
+    /// Maximum bytes of the rows that are kept for replicas in memory.
     pub fed_buffer_bytes: usize,
-    /// Bound of those that are kept in files, bytes.
+    /// Maximum bytes of the rows that are kept for replicas in files.
     pub fed_archive_bytes: usize,
-    /// What becomes of DDL that replicas cannot run with the same effect.
+    /// Handling of DDL that replicas cannot run with the same effect.
     pub unreplicable_ddl: UnreplicableDdl,
-    /// Connections on which a replica that is behind executes at once.
+    /// Connections on which a replica that lags applies concurrently.
     pub apply_connections: usize,
-    /// Where statements travel: one that wrote fewer rows travels as rows.
+    /// Minimum rows of a statement that travels as such, in designs that replicate statements: a smaller one
+    /// travels as rows.
     pub statement_rows: u64,
-    /// What reads and writes tell apart at most, where a read asks whether what it reads was written.
+    /// Finest grain at which a read is compared with writes.
     pub footprint_grain: Grain,
-    /// Statements of blocks that may write may leave the primary one by one.
-    pub reads_in_blocks: bool,
-    /// Shadow mode, for tests: where differences are written down.
+    /// True if statements of blocks that may write may be offloaded one by one.
+    pub offload_in_transactions: bool,
+    /// Report of shadow mode, for tests.
     pub shadow: Option<Rc<shadow::Report>>,
 }
 
@@ -154,15 +158,15 @@ pub struct Cluster(Rc<Shared>);
 struct Shared {
     setup: Setup,
     scheduler: RefCell<Scheduler>,
-    /// By their numbers. Who has left stays here: what it served is shown with its name.
+    /// Standbys by number. One that has left stays here: its counts are shown with its name.
     standbys: RefCell<Vec<Rc<Standby>>>,
-    /// Replicas that are awaited.
+    /// Replicas to come.
     coming: RefCell<Vec<Coming>>,
     databases: RefCell<BTreeMap<String, Rc<Database>>>,
     understanding: Understanding,
     backends: Backends,
     unmarked: Unmarked,
-    /// The digest of the roles as it was last seen, and how often it was looked at.
+    /// Last digest of the roles, and the number of comparisons.
     roles: Cell<(u64, Option<u64>)>,
     configured: Configured,
     lead: Lead,
@@ -175,12 +179,12 @@ struct Shared {
     reruns: Reruns,
     /// Declared procedures, where the design has other servers execute statements.
     procedures: RefCell<Rc<[Procedure]>>,
-    /// Boundaries are handed out to the replicas that Consort feeds.
+    /// True if boundaries are handed out to logical replicas.
     handing_out: Cell<bool>,
     primary_facts: RefCell<Option<Rc<Facts>>>,
     primary_history: RefCell<Option<Rc<PrimaryHistory>>>,
     moved: Notify,
-    /// Readers were let go.
+    /// Notifies of released readers.
     let_go: Notify,
     gauge_wanted: Notify,
     started: Instant,
@@ -188,8 +192,8 @@ struct Shared {
 }
 
 impl Cluster {
-    /// Starts the loops that follow the primary and its standbys, on the current thread's `LocalSet` or local runtime.
-    /// Databases are followed from their first use on.
+    /// Starts the loops that follow the primary and its standbys, on the current thread's `LocalSet` or local
+    /// runtime. Databases are followed from their first use on.
     pub fn start(setup: Setup) -> Cluster {
         let mut bounds = setup.bounds;
         bounds.writers = proven_against(&setup.design, setup.writers);
@@ -236,13 +240,13 @@ impl Cluster {
         cluster
     }
 
-    /// What it was started with.
+    /// Settings with which the cluster was started.
     pub fn setup(&self) -> &Setup {
         &self.0.setup
     }
 
-    /// The operator says which procedures do the same at every server, and what they touch. What was understood before is void
-    /// if that is something else than before.
+    /// Declares the procedures that do the same at every server, with their footprints. If they differ from
+    /// the earlier ones, the known footprints of statements are void.
     pub fn declare_procedures(&self, procedures: &[Procedure]) {
         let is_asked = self.orders_first() || self.statements_travel() || !self.0.setup.harmless.is_empty();
         if !is_asked || **self.0.procedures.borrow() == *procedures {
@@ -263,22 +267,22 @@ impl Cluster {
         self.0.procedures.borrow().clone()
     }
 
-    /// Reads wait at a replica for the whole latest version.
+    /// Returns true if reads wait at a replica for the whole latest version.
     pub fn reads_wait(&self) -> bool {
         self.0.setup.design.reads == Reads::LatestWaiting
     }
 
-    /// Transactions are ordered before they are executed, and every server executes them.
+    /// Returns true if transactions are ordered before they are executed, and every server executes them.
     pub fn orders_first(&self) -> bool {
         self.0.setup.design.orders_first()
     }
 
-    /// A transaction says before it begins which tables it will touch.
+    /// Returns true if a transaction declares the tables that it will touch before it begins.
     pub fn declares_tables(&self) -> bool {
         self.0.setup.design.declares_tables()
     }
 
-    /// The primary gets one commit at a time.
+    /// Returns true if the primary receives one commit at a time.
     pub fn commits_take_turns(&self) -> bool {
         self.0.setup.design.orderer == Orderer::PrimaryOneByOne
     }
@@ -293,18 +297,18 @@ impl Cluster {
         self.0.scheduler.borrow_mut()
     }
 
-    /// Something moved in the scheduler: wakes whoever waits for it.
+    /// Wakes all waiters after a change in the scheduler.
     pub fn moved(&self) {
         self.0.moved.notify_waiters();
         self.0.gauge_wanted.notify_one();
     }
 
-    /// Completes with the next call of [`Cluster::moved`]. Registered as soon as it is made.
+    /// Completes with the next call of [`Cluster::moved`]. Registered at once.
     pub fn next_move(&self) -> tokio::sync::futures::Notified<'_> {
         self.0.moved.notified()
     }
 
-    /// Completes when the reader with this pass is let go; never, if it holds nobody back.
+    /// Completes when the reader with this pass is released. Never completes if the reader holds up no write.
     pub async fn reader_let_go(&self, pass: Option<Pass>) {
         let Some(pass) = pass else { return std::future::pending().await };
         loop {
@@ -316,12 +320,12 @@ impl Cluster {
         }
     }
 
-    /// Completes when a gauge may be wanted.
+    /// Completes when a snapshot probe may be wanted.
     pub(crate) async fn gauge_asked(&self) {
         self.0.gauge_wanted.notified().await;
     }
 
-    /// The database of this name, which a session has begun to use: it is followed from now on.
+    /// Returns the database of this name, which a session has begun to use: it is followed from now on.
     pub fn database(&self, name: &str) -> Rc<Database> {
         if let Some(database) = self.0.databases.borrow().get(name) {
             return database.clone();
@@ -329,7 +333,7 @@ impl Cluster {
         let database = Rc::new(Database::new(name, self.declares_tables()));
         self.0.databases.borrow_mut().insert(name.to_owned(), database.clone());
         if !self.follows(name) {
-            database.set_trouble(Some("the setting databases does not name it".into()));
+            database.set_trouble(Some("the database is not listed (databases)".into()));
             return database;
         }
         database.is_awaited_until(self.0.lead.since().unwrap_or(self.0.started) + FIRST_MOMENT);
@@ -340,7 +344,7 @@ impl Cluster {
         database
     }
 
-    /// Whether the setting `databases` names it.
+    /// Returns true if the setting `databases` names it.
     pub(crate) fn follows(&self, name: &str) -> bool {
         self.0.setup.follows.iter().any(|followed| followed == "*" || followed == name)
     }
@@ -350,8 +354,9 @@ impl Cluster {
         self.0.databases.borrow().values().cloned().collect()
     }
 
-    /// The primary says which database it is. If that was not known for sure, something may have been written there that
-    /// was noted nowhere, or under another name of it: all of it is in doubt until a gauge has settled that is sent later.
+    /// Notes the identity that the primary reports for the database. If it was uncertain before, writes may
+    /// have been noted nowhere, or under another name of the database. Then all of it is in flight until a
+    /// probe that is sent later has settled.
     pub(crate) fn identified(&self, database: &Database, id: DatabaseId) {
         if database.id() == Some(id) {
             return;
@@ -362,20 +367,20 @@ impl Cluster {
         self.nobody_has(before);
     }
 
-    /// Forgets a database that is no more.
+    /// Forgets a database that was dropped.
     pub(crate) fn forget_database(&self, database: &Database) {
         self.0.databases.borrow_mut().remove(database.name());
         self.nobody_has(database.last_id());
         self.feeds().changed();
     }
 
-    /// Nobody feeds a replica with the database any more. If it is no more either, what was told of it since it was forgotten
-    /// is forgotten too.
+    /// Notes that no replica is fed with the database any more. If the database was dropped too, everything
+    /// noted since it was forgotten is forgotten too.
     pub(crate) fn feeding_ends(&self, database: &Database) {
         self.nobody_has(database.last_id());
     }
 
-    /// A name does not mean this database any more: it is forgotten, if no other name means it.
+    /// Forgets a database that a name no longer means, if no other name means it.
     fn nobody_has(&self, id: Option<DatabaseId>) {
         let Some(id) = id else { return };
         if !self.databases().iter().any(|other| other.last_id() == Some(id)) {
@@ -385,20 +390,21 @@ impl Cluster {
         }
     }
 
-    /// The identities of the standbys and the replicas that are in the cluster, in the order in which they joined.
+    /// The identities of the standbys and the replicas that are in the cluster, in the order in which they
+    /// joined.
     pub fn standby_ids(&self) -> impl Iterator<Item = StandbyId> + use<> {
         let standbys = self.0.standbys.borrow();
         let here = standbys.iter().enumerate().filter(|(_, standby)| standby.member.get() == Member::Here);
         here.map(|(place, _)| numbered(place)).collect::<Vec<_>>().into_iter()
     }
 
-    /// What the configuration says of a standby, or said of one that has left.
+    /// Configuration of a standby, or of one that has left.
     pub fn standby(&self, id: StandbyId) -> Rc<StandbySetup> {
         self.entry(id).setup.clone()
     }
 
-    /// Completes when the watcher of this standby finds it dead or hanging; at once if it is known to be so. To be
-    /// selected beside every wait for a standby's answer.
+    /// Completes when the watcher of this standby finds it dead or hanging; at once if that is known already.
+    /// Select this alongside every wait for a standby's answer.
     pub async fn standby_lost(&self, id: StandbyId) {
         let entry = self.entry(id);
         let lost = entry.lost.notified();
@@ -407,8 +413,8 @@ impl Cluster {
         }
     }
 
-    /// Completes when this life of a standby has ended, as its watcher found, or the watcher has lost it for so long. One that is
-    /// very busy may not answer for a while, and goes on with what it was asked.
+    /// Completes when this incarnation of a standby has ended, as its watcher found, or the watcher has lost
+    /// it for `limit`. A very busy standby may not answer for a while, and goes on with its work.
     pub async fn standby_lost_for(&self, (id, life): (StandbyId, Incarnation), limit: Duration) {
         loop {
             self.standby_lost(id).await;
@@ -428,8 +434,8 @@ impl Cluster {
         }
     }
 
-    /// The life in which a standby is now: that of an answer to a question that its watcher asks after this call. `None`
-    /// if it is lost.
+    /// Incarnation in which a standby is now: that of an answer to a query that its watcher sends after this
+    /// call. `None` if it is lost.
     pub async fn standby_life(&self, id: StandbyId) -> Option<Incarnation> {
         let entry = self.entry(id);
         let wanted = entry.begun.get() + 1;
@@ -444,46 +450,47 @@ impl Cluster {
         }
     }
 
-    /// Its watcher asks.
+    /// Notes that the standby's watcher has sent a query.
     pub(crate) fn standby_asked(&self, id: StandbyId) {
         let entry = self.entry(id);
         entry.begun.set(entry.begun.get() + 1);
     }
 
-    /// Its watcher has heard the answer to its last question, in this life.
+    /// Notes that the standby's watcher has received the answer to its last query, in this incarnation.
     pub(crate) fn standby_heard(&self, id: StandbyId, life: Incarnation) {
         let entry = self.entry(id);
         entry.answered.set((entry.begun.get(), Some(life)));
         entry.heard.notify_waiters();
     }
 
-    /// How far it has received.
+    /// Notes the standby's received position.
     pub(crate) fn standby_received(&self, id: StandbyId, received: Lsn) {
         self.entry(id).received.set(Some(received));
     }
 
-    /// How far a standby has received the primary's log, as it said last in this life.
+    /// WAL position up to which a standby has received, as it last reported in this incarnation.
     pub fn received(&self, id: StandbyId) -> Option<Lsn> {
         self.entry(id).received.get()
     }
 
-    /// The primary answered a gauge after this time.
+    /// Notes the time that the primary took to answer a snapshot probe.
     pub(crate) fn gauge_took(&self, time: Duration) {
         self.0.metrics.gauge_round_trip.took(time);
         self.0.round_trip.took(time);
     }
 
-    /// The primary's log ended here when it was gauged.
+    /// Notes the end of the primary's WAL at the time of a probe.
     pub(crate) fn note_written(&self, end: Lsn) {
         self.0.written.borrow_mut().note(self.now(), end);
     }
 
-    /// How long ago the primary's log ended where a standby with this mark is now; zero if nothing newer is known.
+    /// Lag of a standby with this mark: the time since the primary's WAL ended there. Zero if nothing newer
+    /// is known.
     pub fn lag(&self, mark: Lsn) -> Duration {
         self.0.written.borrow().first_beyond(mark).map_or(Duration::ZERO, |at| self.now().saturating_sub(at))
     }
 
-    /// What the primary was when a standby was compared with it last.
+    /// Facts about the primary at the last comparison with a standby.
     pub(crate) fn primary_facts(&self) -> Option<Rc<Facts>> {
         self.0.primary_facts.borrow().clone()
     }
@@ -496,7 +503,7 @@ impl Cluster {
         *self.0.slots.borrow_mut() = slots;
     }
 
-    /// The slots at the primary, what each keeps, and what is wrong with it, as they were seen last.
+    /// The slots at the primary, with their WAL and faults, as they were last seen.
     pub fn slots(&self) -> Vec<(SlotState, Option<SlotFault>)> {
         self.0.slots.borrow().clone()
     }
@@ -505,12 +512,12 @@ impl Cluster {
         self.entry(id).watched.set(true);
     }
 
-    /// Whether its watcher is connected.
+    /// Returns true if its watcher is connected.
     pub(crate) fn is_watched(&self, id: StandbyId) -> bool {
         self.entry(id).watched.get()
     }
 
-    /// The watcher has no connection to the standby any more: its mark is unknown.
+    /// Notes that the watcher has no connection to the standby any more: its mark is unknown.
     pub(crate) fn standby_gone(&self, id: StandbyId, why: String) {
         let entry = self.entry(id);
         entry.watched.set(false);
@@ -525,7 +532,7 @@ impl Cluster {
         self.moved();
     }
 
-    /// Wakes the watchers of the standbys that have something above their mark.
+    /// Wakes the watchers of the standbys with a position above their mark.
     pub(crate) fn wake_watchers(&self) {
         for (place, standby) in self.0.standbys.borrow().iter().enumerate() {
             let wanted = self.scheduler().mark_wanted(numbered(place));
@@ -543,23 +550,23 @@ impl Cluster {
         self.0.standbys.borrow()[id.get() as usize].clone()
     }
 
-    /// What transactions have run that are on their way.
+    /// Statements of the transactions that are on their way.
     fn reruns(&self) -> &Reruns {
         &self.0.reruns
     }
 
-    /// What statements touch.
+    /// Knowledge about the footprints of statements.
     pub fn understanding(&self) -> &Understanding {
         &self.0.understanding
     }
 
-    /// The backends at the primary that are ours, and those of lost connections.
+    /// Own backends at the primary, and those of lost connections.
     pub fn backends(&self) -> &Backends {
         &self.0.backends
     }
 
-    /// A transaction that began before its database was followed is over. Where the database is followed by now, a doubt about
-    /// everything takes its place until a gauge has settled.
+    /// Notes the end of a transaction that began before its database was followed. If the database is
+    /// followed by now, a write set over everything takes the transaction's place until a probe has settled.
     pub fn early_over(&self, database: &Database) {
         if let Some(id) = database.id() {
             let mut scheduler = self.0.scheduler.borrow_mut();
@@ -576,30 +583,30 @@ impl Cluster {
         &self.0.unmarked
     }
 
-    /// The digest of the roles, as it is now. Whether it is another than before.
+    /// Notes the current digest of the roles. Returns true if it has changed.
     pub(crate) fn roles_seen(&self, digest: u64) -> bool {
         let (looks, before) = self.0.roles.get();
         self.0.roles.set((looks + 1, Some(digest)));
         before.is_some_and(|before| before != digest)
     }
 
-    /// How often the roles were looked at.
+    /// Number of comparisons of the roles.
     pub(crate) fn roles_looks(&self) -> u64 {
         self.0.roles.get().0
     }
 
-    /// What is known of the primary's configuration.
+    /// Known state of the primary's configuration.
     pub fn configured(&self) -> &Configured {
         &self.0.configured
     }
 
-    /// Whether this Consort leads, among several.
+    /// Leadership of this Consort, among several.
     pub fn lead(&self) -> &Lead {
         &self.0.lead
     }
 
-    /// It leads from now on. Whoever comes in this moment comes from the one that led: statements wait until their databases are
-    /// followed.
+    /// Takes over the leadership. Clients that connect now come from the former leader, so statements wait
+    /// until their databases are followed.
     pub(crate) fn takes_over(&self) {
         for database in self.databases().iter().filter(|database| self.follows(database.name())) {
             database.is_awaited_until(Instant::now() + FIRST_MOMENT);
@@ -607,28 +614,29 @@ impl Cluster {
         self.0.lead.begin();
     }
 
-    /// Why nobody may be served now: another Consort leads, or may do so, and two at a time would do harm.
+    /// Returns true if no client may be served now: another Consort leads, or may do so, and two at a time
+    /// would do harm.
     pub fn serves_nobody(&self) -> bool {
         self.0.lead.is_alone() && !self.0.lead.is_sure(self.now())
     }
 
-    /// What the process counts.
+    /// Counters of the process.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// Where statements went.
+    /// Routes of statements.
     pub fn routes(&self) -> &Routes {
         &self.0.routes
     }
 
-    /// A gauge may be wanted.
+    /// Requests a snapshot probe.
     pub fn gauge_now(&self) {
         self.0.gauge_wanted.notify_one();
     }
 
-    /// The operator says anew who writes. The way back to writers through this process alone leads through here: everything is in
-    /// doubt until no other backend is left.
+    /// Sets the allowed writers again, on an operator's command. A change back to writers through this
+    /// process alone puts everything in flight until no other backend is left.
     pub fn set_writers(&self, writers: Writers) {
         self.scheduler().set_writers(proven_against(&self.setup().design, writers));
         self.0.lead.set_alone(must_be_alone(self.setup(), writers));
@@ -636,7 +644,7 @@ impl Cluster {
         self.moved();
     }
 
-    /// How much each node takes of the reads, by its name.
+    /// Sets each node's share of the reads, by its name.
     pub fn weigh(&self, weights: &BTreeMap<&str, u32>) {
         for id in self.standby_ids() {
             if let Some(weight) = weights.get(self.standby(id).name.as_str()) {
@@ -646,7 +654,7 @@ impl Cluster {
         self.moved();
     }
 
-    /// The loops end at their next turn.
+    /// Ends the loops at their next turn.
     pub fn stop(&self) {
         self.0.stopping.set(true);
         self.moved();
@@ -657,13 +665,14 @@ impl Cluster {
     }
 }
 
-/// Who writes, as far as what is known here tells: what is ordered before it is executed is in no doubt, and its commits look like those of
-/// somebody else.
+/// Returns the writers that reads must be proven against, as far as it is known here. A transaction that is
+/// ordered before it is executed is never in flight, and its commits look like foreign ones.
 fn proven_against(design: &Design, writers: Writers) -> Writers {
     if design.orders_first() { Writers::Anywhere } else { writers }
 }
 
-/// Whether two Consorts at a time would do harm: no gauge tells of the other's commits, or both give turns.
+/// Returns true if two Consorts at a time would do harm: no probe reports the other's commits, or both give
+/// turns.
 fn must_be_alone(setup: &Setup, writers: Writers) -> bool {
     let by_turns = setup.design.orderer == Orderer::PrimaryOneByOne;
     writers == Writers::ThroughConsort || setup.design.orders_first() || by_turns
@@ -698,8 +707,8 @@ impl transaction::Cluster for Cluster {
         self.0.backends.orphaned(OrphanOf::Doubt(doubt), backend);
     }
 
-    fn proof_limit(&self) -> Duration {
-        self.0.round_trip.proof_limit(self.0.setup.proof_limit)
+    fn proof_timeout(&self) -> Duration {
+        self.0.round_trip.proof_timeout(self.0.setup.proof_timeout)
     }
 
     fn leads(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Who is in the cluster: standbys and replicas join it, and replicas leave it while everybody works.
+//! Membership of the cluster: standbys and replicas join it, and replicas leave it, during normal service.
 
 use super::timeline_proofs::Proven;
 use super::{Cluster, StandbySetup};
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-/// Whether a standby is in the cluster.
+/// Membership of a standby in the cluster.
 ///
 /// ```text
 ///   Coming --it joins under a number of its own, or is not awaited any longer----------> Gone
@@ -24,25 +24,26 @@ pub(super) enum Member {
     Gone,
 }
 
-/// One standby, or a replica that Consort feeds.
+/// One standby or logical replica.
 pub(super) struct Standby {
     pub(super) setup: Rc<StandbySetup>,
     pub(super) member: Cell<Member>,
     pub(super) lost: Notify,
     pub(super) watched: Cell<bool>,
-    /// Wakes its watcher: something lies above its mark that somebody waits for.
+    /// Wakes its watcher: a read waits for a position above the standby's mark.
     pub(super) ask: Notify,
-    /// Its watcher's questions: begun, and answered in this life.
+    /// Queries of its watcher: begun, and answered in this incarnation.
     pub(super) begun: Cell<u64>,
     pub(super) answered: Cell<(u64, Option<Incarnation>)>,
     pub(super) heard: Notify,
-    /// The life of the primary whose history a standby was found to be on; only a whole proof holds when the primary returns.
+    /// The incarnation of the primary whose history a standby was found to be on; only a whole proof holds
+    /// when the primary returns.
     pub(super) proven: Cell<Option<Proven>>,
-    /// How far it has received, as it said last.
+    /// Its received position, as it last reported.
     pub(super) received: Cell<Option<Lsn>>,
-    /// An operator wants nothing to be read or written there.
+    /// True if an operator has paused it.
     pub(super) paused: Cell<bool>,
-    /// An operator has said something else of it.
+    /// Notifies of an operator's command.
     pub(super) told: Notify,
 }
 
@@ -66,8 +67,8 @@ impl Standby {
 }
 
 impl Cluster {
-    /// A standby or a replica is in the cluster from now on. To a replica every followed database is copied that is not
-    /// about to be followed only now, unless it was awaited as a copy of another one's server.
+    /// Adds a standby or a replica to the cluster. Every followed database is copied to a replica, except
+    /// those about to be followed only now, and those of an awaited copy of another one's server.
     pub fn join(&self, setup: StandbySetup) {
         let (kind, weight) = (setup.kind, setup.weight);
         let awaited = self.awaited(&setup.name).filter(|_| kind == Kind::Fed);
@@ -85,7 +86,7 @@ impl Cluster {
         spawn_local(follow::standby_probe::run(self.clone(), id));
     }
 
-    /// Gives it a number.
+    /// Gives a new member its number.
     pub(super) fn enter(&self, setup: StandbySetup, member: Member) -> StandbyId {
         let mut standbys = self.0.standbys.borrow_mut();
         let id = numbered(standbys.len());
@@ -106,7 +107,8 @@ impl Cluster {
         }
     }
 
-    /// A replica that has joined takes over what was kept of a database until it came; if nothing was, it is copied.
+    /// Feeds a database to a replica that has joined: from the kept commits if there are any; otherwise it is
+    /// copied.
     fn feed_to(&self, id: StandbyId, of: DatabaseId, awaited: Option<StandbyId>) {
         if awaited.is_some_and(|awaited| self.joins_beside(id, awaited, of)) {
             return;
@@ -114,17 +116,17 @@ impl Cluster {
         self.feeds().begin_anew(of, id);
         if awaited.is_some() {
             let (replica, database) = (self.standby(id), self.name_of(of));
-            let why = "what committed since its server was copied is not kept".to_owned();
-            tracing::warn!(replica = replica.name, database, why, "it is copied by a dump");
+            let why = "commits since the copy of its server are not kept".to_owned();
+            tracing::warn!(replica = replica.name, database, why, "copying the database by a dump");
             self.feeds().copied_well(of, id, why);
         }
     }
 
-    /// A replica leaves the cluster: no read begins there, and nothing is kept for it. What runs there may end until it is
-    /// [gone](Cluster::replica_gone).
+    /// Begins a replica's departure: no new read runs there, and nothing is kept for it. Running reads may
+    /// end until it is [gone](Cluster::replica_gone).
     pub fn replica_leaves(&self, id: StandbyId) {
         self.entry(id).member.set(Member::Leaving);
-        self.scheduler().standby_serving(id, Serving::No("it leaves the cluster".into()));
+        self.scheduler().standby_serving(id, Serving::No("the replica is leaving the cluster".into()));
         for of in self.feeds().of_replica(id) {
             self.fed_leaves(id, of);
         }
@@ -132,33 +134,33 @@ impl Cluster {
         self.databases().iter().for_each(|database| database.replicas_changed());
     }
 
-    /// Nothing is done any more at a replica that has left.
+    /// Notes that no work is done any more at a replica that has left.
     pub fn replica_gone(&self, id: StandbyId) {
         self.entry(id).member.set(Member::Gone);
-        self.standby_gone(id, "it has left the cluster".to_owned());
+        self.standby_gone(id, "the replica has left the cluster".to_owned());
         self.scheduler().replica_left(id);
         self.feeds().forget_replica(id);
         self.told(id);
     }
 
-    /// Whether it is in the cluster, and does not leave it.
+    /// Returns true if it is in the cluster, and does not leave it.
     pub(crate) fn is_here(&self, id: StandbyId) -> bool {
         self.entry(id).member.get() == Member::Here
     }
 
-    /// Whether nothing is done there any more.
+    /// Returns true if nothing is done there any more.
     pub(crate) fn is_gone(&self, id: StandbyId) -> bool {
         self.entry(id).member.get() == Member::Gone
     }
 
-    /// How many reads run there.
+    /// Number of reads that run there.
     pub fn pending_at(&self, id: StandbyId) -> u32 {
         let scheduler = self.scheduler();
         scheduler.standbys().find(|standby| standby.id == id).map_or(0, |standby| standby.pending)
     }
 }
 
-/// Standbys are numbered as they join, and no number is given twice.
+/// Returns the number of a new standby: they are numbered as they join, and no number is reused.
 pub(super) fn numbered(place: usize) -> StandbyId {
     StandbyId::new(u32::try_from(place).expect("standbys are few"))
 }

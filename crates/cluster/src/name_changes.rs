@@ -1,17 +1,19 @@
-//! What may have changed the objects that names stand for. PostgreSQL looks a statement's names up when it parses it, and
-//! not again for an object that comes to stand before the one that it found.
+//! Possible changes of the objects that names stand for. PostgreSQL looks a statement's names up when it
+//! parses the statement. An object that later comes to stand before the found one does not make it look
+//! again.
 
 use history::{Snapshot, Xid};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// So many of the newest changes are known one by one.
+/// Number of newest changes that are known one by one.
 const CHANGES_KEPT: usize = 64;
-/// So many of the newest are known when they come out again: those of a whole schema, whose tables were made one by one.
+/// Number of newest transactions that are recognised when they come out again: those of a whole schema, whose
+/// tables were made one by one.
 const OUT_KEPT: usize = 4096;
 
-/// The changes of one database's names, as far as they are known.
+/// The known changes of one database's names.
 #[derive(Debug, Default)]
 pub struct Names(RefCell<Changes>);
 
@@ -19,30 +21,31 @@ pub struct Names(RefCell<Changes>);
 struct Changes {
     count: u64,
     newest: VecDeque<Option<Xid>>,
-    /// Transactions that have come out: behind a crash of the primary they do so again. Their commits are on its disk, so no other
-    /// transaction gets their number there.
+    /// Transactions that have come out: after a crash of the primary they do so again. Their commits are on
+    /// its disk, so no other transaction gets their number there.
     out: VecDeque<Xid>,
-    /// Marks of our own, which look like DDL in the slot.
+    /// Marks of Consort itself, which look like DDL in the slot.
     marks: VecDeque<Xid>,
 }
 
-/// A moment in the life of names.
+/// A moment in the history of names.
 #[derive(Clone, Debug, Default)]
 pub struct NamesAt {
     count: u64,
-    /// What the primary had shown before, if more may have been shown than is counted.
+    /// Last snapshot of the primary before this change, if more may be visible than is counted.
     shown: Option<Rc<Snapshot>>,
 }
 
 impl NamesAt {
-    /// A moment in another process: nobody knows what has changed since.
+    /// Returns a moment in another process: the changes since then are unknown.
     pub fn elsewhere() -> NamesAt {
         NamesAt { count: u64::MAX, shown: None }
     }
 }
 
 impl Names {
-    /// Names may mean something else than before: a DDL transaction came out, or something else that is known to be over.
+    /// Notes that names may mean something else than before: a DDL transaction came out, or another change is
+    /// known to be over.
     pub fn changed(&self, by: Option<Xid>) {
         let mut changes = self.0.borrow_mut();
         match by {
@@ -51,7 +54,7 @@ impl Names {
                 changes.out.push_front(xid);
                 changes.out.truncate(OUT_KEPT);
             }
-            // It may be another server from here on.
+            // The server may be another from here on.
             None => changes.out.clear(),
         }
         changes.count += 1;
@@ -59,19 +62,21 @@ impl Names {
         changes.newest.truncate(CHANGES_KEPT);
     }
 
-    /// This transaction of ours changes no names, although it will come out as if it did, or has just done so.
+    /// Notes a transaction of Consort that changes no names, although it will come out as if it did, or has
+    /// just done so.
     pub(crate) fn marked(&self, by: Xid) {
         let mut changes = self.0.borrow_mut();
         changes.marks.push_front(by);
         changes.marks.truncate(CHANGES_KEPT);
     }
 
-    /// Now. `shown`: what the primary has shown by now, if that may be more than came out.
+    /// Returns the present moment. `shown`: the primary's present snapshot, if it may show more than came
+    /// out.
     pub fn now(&self, shown: Option<Rc<Snapshot>>) -> NamesAt {
         NamesAt { count: self.0.borrow().count, shown }
     }
 
-    /// Whether everything that changed names had done so at that moment.
+    /// Returns true if every change of names had happened at that moment.
     pub fn are_those_of(&self, moment: &NamesAt) -> bool {
         let changes = self.0.borrow();
         let since = changes.count.checked_sub(moment.count);
@@ -100,7 +105,8 @@ mod tests {
         names.changed(Some(Xid::new(6)));
         assert!(!names.are_those_of(&seeing), "it ran then");
 
-        // The slot may give again what it has given, and what turns out to be a mark of ours a moment later.
+        // The slot may repeat output, and a transaction that turns out to be a mark of Consort a moment
+        // later.
         let blind = names.now(None);
         for again in [5, 6, 7, 8] {
             names.changed(Some(Xid::new(again)));

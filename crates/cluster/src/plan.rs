@@ -1,5 +1,5 @@
-//! What is to be done with a statement: may it leave, what does it touch, what may it commit. Looks at what is known and
-//! decides; sends nothing and waits for nothing.
+//! The plan of a statement: if it may be offloaded, its footprint, and its possible commits. Planning reads
+//! known state and decides, without messages or waits.
 
 use crate::understanding::Statement;
 use crate::{Cluster, Database};
@@ -12,65 +12,68 @@ use statement_analysis::{Kind, Stay, Template, Values};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What is to be done with one statement.
+/// Plan of one statement.
 #[derive(Debug)]
 pub enum Plan {
-    /// It is proven read-only and may leave the primary, if its answer can be proven.
+    /// A statement that is proven read-only, and may be offloaded if its answer can be proven.
     Leaves(Leaving),
-    /// It is proven to write nothing, and stays at the primary.
+    /// A statement that is proven to write nothing, and stays at the primary.
     Stays(Reason),
-    /// It may write. Outside a block it may commit: this is in doubt before its first byte leaves.
+    /// A statement that may write. Outside a block it may commit: its write set is in flight before its first
+    /// byte leaves.
     Writes(Writing),
 }
 
-/// A read that may leave.
+/// A read that may be offloaded.
 #[derive(Debug)]
 pub struct Leaving {
-    /// What is asked of the scheduler.
+    /// Question to the scheduler.
     pub question: Question,
-    /// What is known of the statement.
+    /// Known properties of the statement.
     pub template: Rc<Template>,
-    /// The catalog's version under which it was understood.
+    /// Version of the catalog under which the statement was understood.
     pub catalog: u64,
 }
 
-/// Something that may write.
+/// A statement that may write.
 #[derive(Debug)]
 pub struct Writing {
-    /// All that it may write.
+    /// Footprint of all possible writes.
     pub footprint: Footprint,
-    /// It makes readers elsewhere wait from now on (LOCK, TRUNCATE, DDL): in doubt from the statement, not from COMMIT.
+    /// True if readers elsewhere must wait from now on (LOCK, TRUNCATE, DDL): in flight from the statement,
+    /// not from COMMIT.
     pub locks_out_readers: bool,
-    /// Its tree is not known yet: the doubt can be narrowed when it arrives.
+    /// True if the statement's tree is not known yet: the write set can be narrowed when the tree arrives.
     pub unknown: bool,
-    /// What it may do to the session that nobody can follow.
+    /// Untracked change that the statement may make to the session.
     pub dirties: Option<Dirt>,
-    /// Why it is at the primary.
+    /// Reason why it runs at the primary.
     pub reason: Reason,
-    /// The catalog's version under which the footprint was understood. Once there is another one, nobody knows what it
-    /// may write; of no matter if that is everything anyway.
+    /// Version of the catalog under which the footprint was understood. Under another version the possible
+    /// writes are unknown; that is of no matter if the footprint is everything anyway.
     pub catalog: u64,
-    /// Where statements travel: what it touches, if it may be executed again elsewhere; else why not.
+    /// Footprint of a statement that may be executed again elsewhere, or else the reason against it, in
+    /// designs that replicate statements.
     pub again: Result<Again, &'static str>,
 }
 
-/// What is known of a statement that writes the same when it is executed again on the same rows.
+/// Properties of a statement that writes the same when it is executed again on the same rows.
 #[derive(Clone, Debug)]
 pub struct Again {
-    /// The table that it writes.
+    /// The table that the statement writes.
     pub writes: RelationId,
-    /// What it reads and writes.
+    /// Footprint of its reads and writes.
     pub touched: Footprint,
-    /// It fires triggers, which may write these tables; `None`: it fires none.
+    /// Tables that its triggers may write. `None`: it fires none.
     pub fires: Option<Arc<[RelationId]>>,
-    /// It writes no more rows than this; `None`: nobody knows.
+    /// Maximum number of rows that it writes. `None`: unknown.
     pub most_rows: Option<u64>,
-    /// What is known of it whatever its values.
+    /// Known properties that hold for any values.
     pub template: Rc<Template>,
 }
 
 impl Writing {
-    /// Touches everything.
+    /// Returns a plan that touches everything.
     pub fn everything(reason: Reason) -> Writing {
         Writing {
             footprint: Footprint::Everything,
@@ -84,25 +87,26 @@ impl Writing {
     }
 }
 
-/// Who asks, and where.
+/// The session that asks, and its database.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// The session's database.
     pub database: &'a Database,
-    /// What is known of the session.
+    /// Known state of the session.
     pub session: &'a SessionState,
-    /// How far the session has come.
+    /// Positions that the session has reached.
     pub marks: SessionMarks,
-    /// The standby that this session's results with a chance in them come from.
+    /// Standby that executes this session's statements with random results.
     pub home: Option<StandbyId>,
-    /// Its block runs at a standby.
+    /// True if its block runs at a standby.
     pub in_snapshot: bool,
 }
 
 impl Asker<'_> {
-    /// The session is as it was taken for when the statement was analysed. A write must touch nothing that is not known.
+    /// Returns true if the session is as the analysis of the statement assumed. A write must touch nothing
+    /// unknown.
     pub fn understands(&self, template: &Template) -> bool {
         match template.kind {
             Kind::Read => self.session.knows_settings(),
@@ -110,7 +114,8 @@ impl Asker<'_> {
         }
     }
 
-    /// As far as the session goes, may its next statement leave the primary, by itself or with its whole block?
+    /// Returns an error if the session's state keeps its next statement, alone or in a whole block, at the
+    /// primary.
     fn may_leave(&self) -> Result<(), SessionStay> {
         match self.session.may_leave() {
             Err(SessionStay::Isolation) if self.in_snapshot || self.session.read_only_snapshot() => Ok(()),
@@ -119,8 +124,8 @@ impl Asker<'_> {
     }
 }
 
-/// The plan for a statement whose tree tells what it does (SELECT, INSERT, ..). `template`: what is known of it, if
-/// anything is.
+/// Plans a statement whose tree shows its effects (SELECT, INSERT, ..). `template` holds its known
+/// properties, if any.
 pub fn tree(
     asker: Asker<'_>,
     statement: Statement<'_>,
@@ -132,7 +137,7 @@ pub fn tree(
     };
     let writes = template.writes.fill(values);
     let stay = template.stay_with(values);
-    // What changes the session (`set_config`) writes nothing, and still must be noted before it runs.
+    // A change of the session (`set_config`) writes nothing, and still must be noted before it runs.
     if template.kind != Kind::Read || !writes.is_nothing() || template.dirties {
         let reason = stay.map_or(Reason::Stay("write"), |stay| Reason::Stay(stay.name()));
         let again = match asker.cluster.statements_travel() {
@@ -150,9 +155,9 @@ pub fn tree(
         });
     }
     if asker.session.may_hide() {
-        // A temporary view, or one of another search_path, may stand where a table was meant, and call what writes; so may
-        // a function, an operator, a domain. What it does to the session is told by the probe that comes before the session
-        // counts as known again.
+        // A temporary view, or one of another search_path, may stand where a table was meant, and call a
+        // function that writes. So may a function, an operator, a domain. The probe that precedes the
+        // session's known state reports its effects on the session.
         let reason = asker.may_leave().err().map_or("write", SessionStay::name);
         return Plan::Writes(Writing {
             locks_out_readers: false,
@@ -162,7 +167,7 @@ pub fn tree(
     }
     let warns = || asker.session.strings() == Strings::Escaping && values.literals.iter().any(warned_of);
     let stay = stay.or_else(|| warns().then_some(Stay::Warns));
-    // Where its transaction runs elsewhere, a notice of Parse that is missing is better than an error.
+    // In a transaction that runs elsewhere, a missing notice of Parse is better than an error.
     if let Some(stay) = stay.filter(|stay| !(asker.in_snapshot && *stay == Stay::Warns)) {
         return Plan::Stays(Reason::Stay(stay.name()));
     }
@@ -170,7 +175,7 @@ pub fn tree(
         return Plan::Stays(Reason::Stay(stays.name()));
     }
     if template.random && asker.session.is_seeded() {
-        // The seed's sequence goes on at the primary, and a number drawn elsewhere would be missing in it.
+        // The seed's sequence goes on at the primary, and would lack a number drawn elsewhere.
         return Plan::Stays(Reason::Stay(Stay::Session.name()));
     }
     if !asker.database.reads_may_leave() {
@@ -191,7 +196,7 @@ pub fn tree(
     Plan::Leaves(Leaving { question, template, catalog: asker.database.version() })
 }
 
-/// What is known of a statement if it may be executed again elsewhere; else why not.
+/// Returns the properties of a statement that may be executed again elsewhere, or else the reason against it.
 fn again(template: &Rc<Template>, values: &Values<'_>) -> Result<Again, &'static str> {
     let target = template.again_with(values).map_err(|why| why.name())?;
     let (reads, writes) = template.touched_again();
@@ -206,12 +211,13 @@ fn again(template: &Rc<Template>, values: &Values<'_>) -> Result<Again, &'static
     Ok(Again { writes: target, touched, fires, most_rows, template: template.clone() })
 }
 
-/// PostgreSQL warns of backslashes in plain strings where they are escapes.
+/// Returns true if PostgreSQL warns of a backslash in this literal: in plain strings where it is an escape.
 fn warned_of(literal: &&str) -> bool {
     literal.starts_with('\'') && literal.contains('\\')
 }
 
-/// The plan for what a tree does not tell: the utility statements that are not the session's own matter.
+/// Plans a statement that a tree does not describe: the utility statements that are not the session's own
+/// matter.
 pub fn utility(asker: Asker<'_>, utility: &Utility) -> Plan {
     let block = asker.session.block();
     let reason = Reason::Stay(utility.name());
@@ -229,7 +235,7 @@ pub fn utility(asker: Asker<'_>, utility: &Utility) -> Plan {
     })
 }
 
-/// A statement of which nothing is known may do anything.
+/// Plans a statement without any knowledge, which may do anything.
 fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
     let reason = match statement.shape.sure() {
         Err(unsure) => Reason::Stay(unsure.name()),
@@ -250,7 +256,7 @@ fn not_understood(asker: Asker<'_>, statement: Statement<'_>) -> Plan {
     })
 }
 
-/// How fresh the statement's answer must be: its own hint, else the session's.
+/// Required freshness of the statement's answer: its own hint, else the session's.
 fn consistency(asker: Asker<'_>, statement: Statement<'_>) -> Consistency {
     match statement.shape.hint() {
         Some(Hint::Level(level)) => level,

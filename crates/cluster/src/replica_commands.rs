@@ -1,35 +1,36 @@
-//! What an operator says of a replica that Consort feeds while the process runs: paused, resumed, made anew.
+//! Commands of an operator for a logical replica while the process runs: pause, resume, rebuild.
 
 use super::{Cluster, Stage, TO_BE_COPIED};
 use scheduler::{Serving, StandbyId};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// A replica that was resumed is waited for no longer: its server may be away.
+/// Maximum wait for a resumed replica: its server may be down.
 const GOES_ON_LIMIT: Duration = Duration::from_secs(5);
-/// How often is looked whether it goes on.
+/// Interval between checks for the end of the pause.
 const GOES_ON_EVERY: Duration = Duration::from_millis(5);
 
 impl Cluster {
-    /// The replica of this name that Consort feeds.
+    /// The logical replica of this name.
     pub fn fed_named(&self, name: &str) -> Option<StandbyId> {
         self.fed_ids().find(|id| self.standby(*id).name == name)
     }
 
-    /// From here on no read begins at the replica, and it takes nothing; a copy that is being made is broken off. What it
-    /// lacks is kept for it for as long as `fed_buffer` holds it.
+    /// Pauses a replica: no new read runs there, it receives nothing, and a copy in progress is broken off.
+    /// Missing boundaries are kept for it for as long as `replication_buffer_size` holds them.
     pub fn pause_replica(&self, id: StandbyId) {
         self.entry(id).paused.set(true);
         self.told(id);
     }
 
-    /// The replica goes on where it was, or is copied anew if too much was written meanwhile.
+    /// Resumes the replica's feed where it was. If too much was written in the meantime, the replica is
+    /// copied again.
     pub fn resume_replica(&self, id: StandbyId) {
         self.entry(id).paused.set(false);
         self.told(id);
     }
 
-    /// Completes when none of the replica's databases is shown as paused any more, or at last when that has lasted too long.
+    /// Completes when none of the replica's databases is shown as paused any more, or at the limit.
     pub async fn goes_on(&self, id: StandbyId) {
         let is_held = || {
             let courses = self.courses();
@@ -43,7 +44,8 @@ impl Cluster {
         let _ = timeout(GOES_ON_LIMIT, all).await;
     }
 
-    /// Every database is copied to the replica anew, as soon as it may take anything. A copy that is being made is one.
+    /// Copies every database to the replica again, as soon as the replica may take anything. A copy in
+    /// progress counts as one.
     pub fn rebuild_replica(&self, id: StandbyId) {
         for of in self.feeds().not_copied_now(id) {
             self.fed_leaves(id, of);
@@ -53,22 +55,23 @@ impl Cluster {
         self.told(id);
     }
 
-    /// Whether an operator wants nothing to be read or written there.
+    /// Returns true if an operator has paused the replica: no reads, no writes.
     pub(crate) fn is_paused(&self, id: StandbyId) -> bool {
         self.entry(id).paused.get()
     }
 
-    /// Completes when nothing may be written at the replica, for it is paused or leaves; at once if that is so.
+    /// Completes when no write may go to the replica, because it is paused or leaves; at once if it is
+    /// already.
     pub(crate) async fn replica_stopped(&self, id: StandbyId) {
         self.once_told(id, || self.is_paused(id) || !self.is_here(id)).await;
     }
 
-    /// Completes when nothing is done any more at a replica that has left.
+    /// Completes when no work is done any more at a replica that has left.
     pub(crate) async fn until_gone(&self, id: StandbyId) {
         self.once_told(id, || self.is_gone(id)).await;
     }
 
-    /// Completes when an operator has said something of the replica, and this is so.
+    /// Completes when an operator has commanded the replica, and this condition holds.
     async fn once_told(&self, id: StandbyId, is_so: impl Fn() -> bool) {
         let entry = self.entry(id);
         loop {
@@ -80,12 +83,12 @@ impl Cluster {
         }
     }
 
-    /// Completes when an operator has said something else of the replica.
+    /// Completes when an operator has commanded the replica.
     pub(crate) async fn replica_told(&self, id: StandbyId) {
         self.entry(id).told.notified().await;
     }
 
-    /// The replica's server is there: it takes reads unless it is paused, or leaves.
+    /// Notes that the replica's server is reachable: it takes reads unless it is paused, or leaves.
     pub(crate) fn replica_serves(&self, id: StandbyId) {
         if self.is_here(id) {
             let serving = if self.is_paused(id) { Serving::No("paused".into()) } else { Serving::Yes };
@@ -94,7 +97,7 @@ impl Cluster {
         self.moved();
     }
 
-    /// Wakes whoever heeds it.
+    /// Wakes the tasks that apply the command.
     pub(super) fn told(&self, id: StandbyId) {
         if self.is_watched(id) {
             self.replica_serves(id);

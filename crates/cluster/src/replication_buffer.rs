@@ -1,4 +1,5 @@
-//! What came out of one database's slot for the replicas that Consort feeds, until every one of them keeps it.
+//! The transactions that came out of one database's slot for its logical replicas, until each of them has
+//! flushed them.
 //!
 //! ```text
 //!   slot  --came_out--> rows of each commit --\
@@ -7,9 +8,9 @@
 //!                              all keep it: cut  kept  next
 //! ```
 //!
-//! The oldest rows lie in files when there are more than memory has room for.
+//! The oldest rows lie in files when they exceed the memory bound.
 //!
-//! It does not know what a server is, nor what rows are: it counts their bytes.
+//! The buffer knows neither servers nor the content of rows: it counts their bytes.
 
 use super::arrival_rate::Pace;
 use history::Lsn;
@@ -21,15 +22,16 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Writers who have ended hold up nobody for longer: how quickly rows arrive is how quickly they did in so much time.
+/// Averaging window of the arrival rate of rows. Writers that have ended hold up other writers no longer than
+/// this.
 const ARRIVALS_WINDOW: Duration = Duration::from_secs(1);
 
-/// The place of a boundary among those of its database, counted from the start of this process.
+/// The position of a boundary among those of its database, counted from the start of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// So many further.
+    /// Returns the position `count` boundaries further.
     pub(crate) fn behind(self, count: usize) -> Place {
         Place(self.0 + count as u64)
     }
@@ -38,95 +40,95 @@ impl Place {
 /// The rows of one commit.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows<R> {
-    /// The rows.
+    /// Content of the rows.
     pub(crate) part: R,
-    /// It ran DDL, or marks a change that has no event trigger.
+    /// True if the transaction ran DDL, or marks a change that has no event trigger.
     pub(crate) ddl: bool,
-    /// What keeping them costs.
+    /// Bytes that the boundary occupies.
     pub(crate) bytes: u64,
 }
 
-/// A boundary that was taken.
+/// A boundary in the buffer.
 #[derive(Debug)]
 struct Taken {
     boundary: Rc<Boundary>,
-    /// Of the rows of its commits, and so many of them lie in files.
+    /// Bytes of the rows of its commits, and of those in files.
     bytes: u64,
     filed: u64,
-    /// One of its commits ran DDL, or marks a change that has no event trigger.
+    /// True if one of its commits ran DDL, or marks a change that has no event trigger.
     ddl: bool,
-    /// When, since the start.
+    /// Time of the entry, since the start.
     at: Duration,
 }
 
-/// How far a replica has come.
+/// Progress of a replica.
 ///
-/// Invariant: both lie between the feed's first place and its end.
+/// Invariant: both lie between the feed's first position and its end.
 #[derive(Clone, Copy, Debug)]
 struct Taker {
-    /// It keeps all boundaries below, whatever becomes of it.
+    /// Position below which the replica keeps all boundaries, even after a crash.
     kept: Place,
-    /// The next one that it is given.
+    /// Next boundary that it receives.
     next: Place,
 }
 
-/// Whole boundaries that follow each other.
+/// An apply batch: whole boundaries that follow each other.
 #[derive(Debug)]
 pub(crate) struct Stretch {
-    /// At least one.
+    /// Boundaries of the batch, at least one.
     pub(crate) boundaries: Vec<Rc<Boundary>>,
-    /// The place behind the last.
+    /// Position after the last boundary.
     pub(crate) end: Place,
-    /// Of the rows of all their commits.
+    /// Bytes of the rows of all their commits.
     pub(crate) bytes: u64,
 }
 
 impl Stretch {
-    /// These, and those that follow.
+    /// Returns this batch followed by another one.
     pub(crate) fn with(mut self, next: Stretch) -> Stretch {
         self.boundaries.extend(next.boundaries);
         Stretch { boundaries: self.boundaries, end: next.end, bytes: self.bytes + next.bytes }
     }
 
-    /// The last one.
+    /// Last boundary of the batch.
     pub(crate) fn last(&self) -> &Rc<Boundary> {
         self.boundaries.last().expect("a stretch has at least one boundary")
     }
 }
 
-/// What a replica does not show yet.
+/// Boundaries that a replica does not show yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Commits.
+    /// Number of commits.
     pub commits: u64,
-    /// Bytes of their rows.
+    /// Bytes of the commits' rows.
     pub bytes: u64,
-    /// So many of them lie in files.
+    /// Number of their bytes that lie in files.
     pub filed: u64,
-    /// When the oldest boundary was taken, since the start.
+    /// Time at which the oldest boundary was taken, since the start.
     pub since: Option<Duration>,
 }
 
-/// One database's.
+/// The buffer of one database.
 ///
-/// Invariants: all boundaries are of `run`, and the rows of all their commits are here; rows that no boundary has are of
-/// commits that came out in it. Nothing is kept when nobody takes it.
+/// Invariants: all boundaries are of `run`, and the rows of all their commits are here; rows that no boundary
+/// has are of commits that came out in it. Nothing is kept when no replica is fed.
 #[derive(Debug)]
 pub(crate) struct Feed<R = Part> {
     run: Option<RunNumber>,
-    /// By the ends of their records.
+    /// Rows by the ends of their commit records.
     rows: BTreeMap<Lsn, Rows<R>>,
-    /// Bytes of what no boundary has, and how many commits that is.
+    /// Bytes of the rows without a boundary, and the number of their commits.
     unplaced: (u64, usize),
-    /// Bytes of what one has, and how many of them lie in files.
+    /// Bytes of the rows with a boundary, and of those in files.
     placed: u64,
     filed: u64,
     taken: VecDeque<Taken>,
-    /// The place of the first one that is kept.
+    /// Position of the first kept boundary.
     first: Place,
-    /// The rows of all boundaries below lie in files.
+    /// Position below which the rows of all boundaries lie in files.
     put_away: Place,
-    /// How quickly rows arrive, and up to when that was counted.
+    /// Arrival rate of rows, and the time up to which it was counted.
     arrivals: (Pace, Duration),
     takers: BTreeMap<StandbyId, Taker>,
 }
@@ -149,7 +151,7 @@ impl<R> Default for Feed<R> {
 }
 
 impl<R: Clone> Feed<R> {
-    /// The order goes on in this run. If it is another one, everything that it does not have yet comes out (again).
+    /// Follows the order into this run. If it is another one, every missing boundary comes out (again).
     pub(crate) fn follow(&mut self, run: Option<RunNumber>) {
         if self.run == run {
             return;
@@ -166,37 +168,37 @@ impl<R: Clone> Feed<R> {
         self.takers.values_mut().for_each(|taker| *taker = Taker { kept: end, next: end });
     }
 
-    /// A replica is fed from here on; nothing changes for one that is.
+    /// Feeds a replica from here on. Changes nothing for one that is fed already.
     pub(crate) fn joins(&mut self, replica: StandbyId) {
         let end = self.end();
         self.takers.entry(replica).or_insert(Taker { kept: end, next: end });
     }
 
-    /// A replica is to be given all that another one may have to be given once more, and what follows: it has what that one
-    /// keeps. Whether that one is fed.
+    /// Feeds a replica with everything that may have to be sent to another one again, and with all that
+    /// follows: the new replica has what the other one keeps. Returns true if the other one is fed.
     pub(crate) fn joins_beside(&mut self, replica: StandbyId, other: StandbyId) -> bool {
         let Some(Taker { kept, .. }) = self.takers.get(&other).copied() else { return false };
         self.takers.insert(replica, Taker { kept, next: kept });
         true
     }
 
-    /// A replica is fed no more, or from another place on.
+    /// Notes that a replica is fed no more, or from another position on.
     pub(crate) fn leaves(&mut self, replica: StandbyId) {
         self.takers.remove(&replica);
         self.cut();
     }
 
-    /// Whether anybody is fed.
+    /// Returns true if any replica is fed.
     pub(crate) fn is_taken(&self) -> bool {
         !self.takers.is_empty()
     }
 
-    /// Whether this replica is.
+    /// Returns true if this replica is fed.
     pub(crate) fn is_taken_by(&self, replica: StandbyId) -> bool {
         self.takers.contains_key(&replica)
     }
 
-    /// A commit came out, for the first time in this run.
+    /// Adds a commit that came out for the first time in this run.
     pub(crate) fn came_out(&mut self, end: Lsn, rows: Rows<R>) {
         if self.takers.is_empty() || self.run.is_none() {
             return;
@@ -206,7 +208,7 @@ impl<R: Clone> Feed<R> {
         self.rows.insert(end, rows);
     }
 
-    /// Changes how a commit travels that no boundary has. It may cost more to keep afterwards.
+    /// Changes the form in which a commit without a boundary travels. The new form may need more memory.
     pub(crate) fn change(&mut self, end: Lsn, change: impl FnOnce(&mut Rows<R>)) {
         if let Some(rows) = self.rows.get_mut(&end) {
             let before = rows.bytes;
@@ -215,7 +217,8 @@ impl<R: Clone> Feed<R> {
         }
     }
 
-    /// A boundary was taken. One of another run is nobody's. Of several without commits the newest is kept.
+    /// Adds a boundary. A boundary of another run is dropped. Among several ones without commits the newest
+    /// is kept.
     pub(crate) fn extend(&mut self, boundary: Boundary, now: Duration) {
         if self.run != Some(boundary.run) || self.takers.is_empty() {
             return;
@@ -245,12 +248,13 @@ impl<R: Clone> Feed<R> {
         self.cut();
     }
 
-    /// The boundaries that a replica is given next: one, and more as long as they are no more bytes than `most` and DDL is in
-    /// none but the last. (What it makes may have to be committed before it is used: a new label of an enum.) Then it is given
-    /// what follows. `None`: there is nothing yet.
+    /// Returns the boundaries that a replica receives next: one, and more as long as their bytes stay within
+    /// `most` and only the last contains DDL. (An object that DDL makes may have to be committed before it is
+    /// used, such as a new label of an enum.) `None`: there is no boundary yet. The next call continues after
+    /// the returned batch.
     ///
     /// # Errors
-    /// It is not fed any more.
+    /// The replica is not fed any more.
     pub(crate) fn next(&mut self, replica: StandbyId, most: u64) -> Result<Option<Stretch>, NotFed> {
         let taker = self.takers.get_mut(&replica).ok_or(NotFed)?;
         let skipped = usize::try_from(taker.next.0 - self.first.0).expect("no further than the end");
@@ -268,16 +272,16 @@ impl<R: Clone> Feed<R> {
         Ok((!boundaries.is_empty()).then_some(Stretch { boundaries, end, bytes }))
     }
 
-    /// The place behind all that a replica was given; `None`: it is not fed.
+    /// Position after everything that was sent to a replica. `None`: it is not fed.
     pub(crate) fn given(&self, replica: StandbyId) -> Option<Place> {
         self.takers.get(&replica).map(|taker| taker.next)
     }
 
-    /// The replica is connected: it is given again what it need not have kept, and the newest boundary in any case, to be
-    /// told by it where it stands.
+    /// Notes that the replica is connected. Boundaries that it need not have kept are sent again, and the
+    /// newest boundary in any case, because that one reports the replica's position.
     ///
     /// # Errors
-    /// It is not fed any more.
+    /// The replica is not fed any more.
     pub(crate) fn connected(&mut self, replica: StandbyId) -> Result<(), NotFed> {
         let newest = Place(self.end().0.saturating_sub(1)).max(self.first);
         let taker = self.takers.get_mut(&replica).ok_or(NotFed)?;
@@ -290,7 +294,7 @@ impl<R: Clone> Feed<R> {
         self.rows.get(&end).cloned()
     }
 
-    /// Whatever becomes of the replica, it has all boundaries below this place.
+    /// Notes that the replica has all boundaries below this position, even after a crash.
     pub(crate) fn kept(&mut self, replica: StandbyId, below: Place) {
         if let Some(taker) = self.takers.get_mut(&replica) {
             taker.kept = taker.kept.max(below.min(taker.next));
@@ -298,7 +302,7 @@ impl<R: Clone> Feed<R> {
         }
     }
 
-    /// What lies at or behind this place.
+    /// Boundaries at or after this position.
     pub(crate) fn pending(&self, from: Place) -> Pending {
         let skipped = usize::try_from(from.0.saturating_sub(self.first.0)).unwrap_or(usize::MAX);
         let mut pending = Pending::default();
@@ -311,11 +315,11 @@ impl<R: Clone> Feed<R> {
         pending
     }
 
-    /// Puts the oldest rows into files until no more than `memory` bytes of what boundaries have are here. `put` does it for
-    /// those of one boundary, and says how many bytes of them lie in files then.
+    /// Moves the oldest rows into files until at most `memory` bytes of boundaries remain in memory. `put`
+    /// moves the rows of one boundary, and returns the number of their bytes that then lie in files.
     ///
     /// # Errors
-    /// Those of `put`: the rows of that boundary and of those behind it are here still.
+    /// Those of `put`: the rows of that boundary and of later ones are here still.
     pub(crate) fn put_away(
         &mut self,
         memory: u64,
@@ -338,9 +342,9 @@ impl<R: Clone> Feed<R> {
         Ok(())
     }
 
-    /// Who must be given up so that no more than `memory` bytes are kept in memory and `files` bytes in files: those who are
-    /// furthest behind, until it is enough. Nobody is for the sake of the newest boundary alone, nor of a single commit, however
-    /// large.
+    /// Returns the replicas that must be given up so that at most `memory` bytes are kept in memory and
+    /// `files` bytes in files. Replicas with the largest lag come first, until the bounds hold. No replica is
+    /// given up because of the newest boundary alone, nor because of a single commit, however large.
     pub(crate) fn too_far_behind(&self, memory: u64, files: u64) -> Vec<StandbyId> {
         let newest = self.taken.back().map_or(0, |taken| taken.bytes);
         let (unplaced, commits) = self.unplaced;
@@ -355,19 +359,20 @@ impl<R: Clone> Feed<R> {
         self.takers.iter().filter(|(_, taker)| Some(taker.kept) == last).map(|(id, _)| *id).collect()
     }
 
-    /// Bytes of rows that arrive in a second.
+    /// Bytes of rows that arrive per second.
     pub(crate) fn arrivals(&self, now: Duration) -> f64 {
         let (mut pace, counted) = self.arrivals;
         pace.add(0, now.saturating_sub(counted));
         pace.per_second()
     }
 
-    /// The place behind all that was taken.
+    /// Position after everything that was taken.
     pub(crate) fn end(&self) -> Place {
         self.first.behind(self.taken.len())
     }
 
-    /// Forgets what everybody keeps. The newest boundary stays: who connects is told by it where it stands.
+    /// Forgets the boundaries that all replicas keep. The newest boundary stays: a replica that connects
+    /// learns its position from it.
     fn cut(&mut self) {
         let Some(kept) = self.takers.values().map(|taker| taker.kept).min() else { return self.clear() };
         while self.first < kept && self.taken.len() > 1 {
@@ -382,7 +387,7 @@ impl<R: Clone> Feed<R> {
     }
 }
 
-/// The replica was given up meanwhile: it must be copied anew.
+/// Error: the replica was given up in the meantime, and must be copied again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotFed;
 

@@ -1,5 +1,5 @@
-//! The replicas that Consort feeds, as the cluster knows them: what each is given of each database, how far it has come,
-//! and what it keeps.
+//! The logical replicas, as the cluster knows them: the feed of each database, its progress, and the flushed
+//! positions.
 
 use super::arrival_rate::time_for;
 use super::replication_buffer::{Feed, NotFed, Pending, Place, Rows, Stretch};
@@ -17,41 +17,41 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Why a replica waits that somebody wants anew.
-pub(crate) const TO_BE_COPIED: &str = "it is to be copied anew";
+/// Reason shown while a replica waits for a requested rebuild.
+pub(crate) const TO_BE_COPIED: &str = "waiting for a new copy";
 
-/// What the feeding of one replica with one database does.
+/// Stage of one replica's feed of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for the server, or for the database to be followed: why.
+    /// Waiting for the server, or for the database to be followed. The text is the reason.
     Waiting(String),
-    /// An operator wants nothing to be done.
+    /// Paused by an operator.
     Paused,
-    /// The database is copied: how far that is, as soon as it is known.
+    /// Copying the database, with the progress as soon as it is known.
     Copying(Option<Progress>),
-    /// It is given what commits.
+    /// Receiving commits.
     Feeding,
-    /// It executes what the primary executes, and is given nothing.
+    /// Executing the primary's transactions, and receiving none.
     Executing,
-    /// The replica is not what the primary is: it serves no reads of the database until it is made anew.
+    /// The replica differs from the primary, and serves no reads of the database until it is rebuilt.
     Failed(String),
 }
 
-/// Copies that came to nothing, since one was fed for a good while.
+/// Copies that failed since the replica was last fed for a good while.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InVain {
-    /// How many.
+    /// Number of failed copies.
     pub copies: u32,
-    /// Why there must be another one; empty if nobody has said.
+    /// Reason for the next copy. Empty if no reason was given.
     pub why: String,
 }
 
-/// What refreshes that lock have waited for, since the start.
+/// Waits of refreshes that lock, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
-    /// How long they waited for those who read.
+    /// Total wait for readers.
     pub for_readers: Duration,
-    /// So many of those were let go.
+    /// Number of readers that were released from their wait.
     pub let_go: u64,
 }
 
@@ -60,24 +60,25 @@ pub struct Waited {
 struct Course {
     stage: Stage,
     in_vain: InVain,
-    /// It must be copied before it is fed again.
+    /// True if it must be copied before it is fed again.
     out: bool,
-    /// It comes of a base backup, and all that ends behind this place of the log is kept for it.
+    /// WAL position of a replica from a base backup: all commits that end after it are kept for the replica.
     kept_behind: Option<Lsn>,
-    /// How it differs, as whoever compared it with the primary has found, and nobody has heeded yet.
+    /// Difference that a comparison with the primary has found, until the feed handles it.
     wrong: Option<String>,
-    /// What belongs to whom was found to differ, and has not been found equal since.
+    /// True if owners or privileges were found to differ, and have not been found equal since.
     owners_differ: bool,
-    /// Everything below is visible there.
+    /// Position below which everything is visible there.
     shown: Place,
-    /// What was shown and may not be flushed there, newest alone.
+    /// Newest state that was shown and may not be flushed there.
     unkept: Option<Shown>,
     waited: Waited,
-    /// What was done since this process began.
+    /// Work done since this process began.
     steps: apply::Counts,
-    /// So many copies of the database were begun.
+    /// Number of copies of the database that were begun.
     copies: u64,
-    /// How many bytes of rows a second it takes in when it is behind, if it ever was since it was connected.
+    /// Bytes of rows per second that the replica applies while it lags. `None` unless it has lagged since it
+    /// was connected.
     takes_in: Option<f64>,
 }
 
@@ -88,31 +89,31 @@ struct Shown {
     place: Place,
 }
 
-/// A replica's feeding as the console shows it.
+/// State of a replica's feed as the console shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CourseView {
-    /// Which replica.
+    /// Number of the replica.
     pub replica: StandbyId,
-    /// Of which database.
+    /// Database of this feed.
     pub database: DatabaseId,
-    /// What is done.
+    /// Current stage.
     pub stage: Stage,
-    /// Copies that came to nothing.
+    /// Copies that failed.
     pub in_vain: InVain,
-    /// What it does not show yet.
+    /// Boundaries that the replica does not show yet.
     pub pending: Pending,
-    /// What its refreshes have waited for.
+    /// Waits of its refreshes.
     pub waited: Waited,
-    /// In how many steps it was brought on, since this process began.
+    /// Number of apply steps since this process began.
     pub steps: apply::Counts,
-    /// How many copies of the database were begun, since this process began.
+    /// Number of copies of the database that were begun, since this process began.
     pub copies: u64,
-    /// How long it is going to take to show all, as far as its own pace and that of the writers tell; `None` if nothing is known
-    /// of its pace, or if it is not quicker than they are.
+    /// Estimated time until the replica shows everything, at its own pace and that of the writers. `None` if
+    /// its pace is unknown, or no quicker than theirs.
     pub catches_up_in: Option<Duration>,
 }
 
-/// All of them.
+/// Feeds of all databases and replicas.
 #[derive(Default)]
 pub struct Feeds {
     feeds: RefCell<BTreeMap<DatabaseId, Feed>>,
@@ -145,81 +146,81 @@ impl Feeds {
         RefMut::map(self.courses.borrow_mut(), |courses| courses.entry((of, replica)).or_insert_with(new))
     }
 
-    /// Completes when something may be given, or taken away, that was not before. Registered as soon as it is made.
+    /// Completes when a boundary may be sent, or a replica dropped, that was not before. Registered at once.
     pub fn more(&self) -> tokio::sync::futures::Notified<'_> {
         self.more.notified()
     }
 
-    /// What is done for a replica now.
+    /// Sets the current stage of a replica.
     pub(crate) fn set_stage(&self, of: DatabaseId, replica: StandbyId, stage: Stage) {
         let mut course = self.course(of, replica);
         course.stage = stage;
-        // How quick it was before says nothing of how quick it is going to be.
+        // The earlier pace does not predict the next one.
         course.takes_in = None;
     }
 
-    /// A copy begins.
+    /// Notes that a copy begins.
     pub(crate) fn copy_begins(&self, of: DatabaseId, replica: StandbyId) {
         self.course(of, replica).copies += 1;
         self.set_stage(of, replica, Stage::Copying(None));
     }
 
-    /// A copy has come to nothing. How many have.
+    /// Notes a failed copy. Returns the number of failed ones.
     pub(crate) fn copied_in_vain(&self, of: DatabaseId, replica: StandbyId, why: String) -> u32 {
         let mut course = self.course(of, replica);
         course.in_vain = InVain { copies: course.in_vain.copies + 1, why };
         course.in_vain.copies
     }
 
-    /// No copy has come to nothing since one did well; why there must be another one.
+    /// Notes a successful copy, which resets the failed ones, with the reason for the next one.
     pub(crate) fn copied_well(&self, of: DatabaseId, replica: StandbyId, why: String) {
         self.course(of, replica).in_vain = InVain { copies: 0, why };
     }
 
-    /// A refresh has waited so long for those who read, and has let so many of them go.
+    /// Notes a refresh that has waited for readers for this time, and has released this many of them.
     pub(crate) fn waited_for_readers(&self, of: DatabaseId, replica: StandbyId, time: Duration, let_go: u64) {
         let waited = &mut self.course(of, replica).waited;
         waited.for_readers += time;
         waited.let_go += let_go;
     }
 
-    /// It was given up, and why.
+    /// Notes that the replica was given up, with the reason.
     fn given_up(&self, of: DatabaseId, replica: StandbyId, why: String) {
         self.course(of, replica).in_vain.why = why;
     }
 
-    /// Why there must be another copy, if anybody has said.
+    /// Reason for another copy, if one was given.
     pub(crate) fn why_anew(&self, of: DatabaseId, replica: StandbyId) -> Option<String> {
         let why = self.course(of, replica).in_vain.why.clone();
         (!why.is_empty()).then_some(why)
     }
 
-    /// Whether it must be copied before it is fed.
+    /// Returns true if the replica must be copied before it is fed.
     pub fn is_out(&self, of: DatabaseId, replica: StandbyId) -> bool {
         self.course(of, replica).out
     }
 
-    /// Whether the replica is not what the primary is, and nobody has said yet that it is to be made anew.
+    /// Returns true if the replica differs from the primary, and no rebuild was requested yet.
     pub(crate) fn has_failed(&self, of: DatabaseId, replica: StandbyId) -> bool {
         matches!(self.course(of, replica).stage, Stage::Failed(_))
     }
 
-    /// Whether the replica executes by itself.
+    /// Returns true if the replica executes transactions on its own.
     pub(crate) fn executes(&self, of: DatabaseId, replica: StandbyId) -> bool {
         self.course(of, replica).stage == Stage::Executing
     }
 
-    /// The database must be copied to a replica before it is fed: the replica has only joined.
+    /// Notes that the database must be copied to a replica before it is fed: the replica has only joined.
     pub(crate) fn begin_anew(&self, of: DatabaseId, replica: StandbyId) {
         self.course(of, replica).out = true;
     }
 
-    /// For a replica that comes of a base backup all is kept that ends behind this place of the log.
+    /// Keeps, for a replica from a base backup, all commits that end after this WAL position.
     pub(crate) fn keeps_behind(&self, of: DatabaseId, replica: StandbyId, place: Lsn) {
         self.course(of, replica).kept_behind = Some(place);
     }
 
-    /// Behind which place all is kept for a replica that comes of a base backup and is not fed yet.
+    /// WAL position after which all commits are kept for a replica from a base backup that is not fed yet.
     pub(crate) fn kept_behind(&self, of: DatabaseId, replica: StandbyId) -> Option<Lsn> {
         self.course(of, replica).kept_behind
     }
@@ -229,7 +230,7 @@ impl Feeds {
         self.courses.borrow().keys().filter(|(_, other)| *other == replica).map(|(of, _)| *of).collect()
     }
 
-    /// The replica is in the cluster no more.
+    /// Forgets a replica that has left the cluster.
     pub(crate) fn forget_replica(&self, replica: StandbyId) {
         self.courses.borrow_mut().retain(|(_, other), _| *other != replica);
     }
@@ -242,17 +243,17 @@ impl Feeds {
         mine.map(|((of, _), _)| *of).collect()
     }
 
-    /// A commit came out for the first time.
+    /// Adds a commit that came out for the first time.
     pub(crate) fn came_out(&self, of: DatabaseId, end: Lsn, rows: Rows<Part>) {
         self.feed(of).came_out(end, rows);
     }
 
-    /// Changes how a commit travels. See [`Feed::change`].
+    /// Changes the form in which a commit travels. See [`Feed::change`].
     pub(super) fn change(&self, of: DatabaseId, end: Lsn, change: impl FnOnce(&mut Rows<Part>)) {
         self.feed(of).change(end, change);
     }
 
-    /// What the replica is given next. See [`Feed::next`].
+    /// Boundaries that the replica receives next. See [`Feed::next`].
     pub(crate) fn next(
         &self,
         of: DatabaseId,
@@ -262,47 +263,48 @@ impl Feeds {
         self.feed(of).next(replica, most)
     }
 
-    /// The place behind all that was taken. See [`Feed::end`].
+    /// Position after everything that was taken. See [`Feed::end`].
     pub(crate) fn end(&self, of: DatabaseId) -> Place {
         self.feed(of).end()
     }
 
-    /// The place behind all that the replica was given. See [`Feed::given`].
+    /// Position after everything that was sent to the replica. See [`Feed::given`].
     pub(crate) fn given(&self, of: DatabaseId, replica: StandbyId) -> Option<Place> {
         self.feed(of).given(replica)
     }
 
-    /// How the replica was found to differ, once.
+    /// Takes the difference that was found at the replica, once.
     pub(crate) fn take_wrong(&self, of: DatabaseId, replica: StandbyId) -> Option<String> {
         self.course(of, replica).wrong.take()
     }
 
-    /// Whether what belongs to whom there was found to differ when it was compared last.
+    /// Returns true if owners or privileges there differed at the last comparison.
     pub(crate) fn owners_differ(&self, of: DatabaseId, replica: StandbyId) -> bool {
         self.course(of, replica).owners_differ
     }
 
-    /// What belongs to whom there was compared.
+    /// Notes the result of a comparison of owners and privileges there.
     pub(crate) fn set_owners_differ(&self, of: DatabaseId, replica: StandbyId, differ: bool) {
         self.course(of, replica).owners_differ = differ;
     }
 
-    /// Whether what commits is kept for the replica.
+    /// Returns true if commits are kept for the replica.
     pub(crate) fn takes(&self, of: DatabaseId, replica: StandbyId) -> bool {
         self.feed(of).is_taken_by(replica)
     }
 
-    /// A connection to the replica begins. See [`Feed::connected`].
+    /// Notes that a connection to the replica begins. See [`Feed::connected`].
     pub(crate) fn connected(&self, of: DatabaseId, replica: StandbyId) -> Result<(), NotFed> {
         self.feed(of).connected(replica)
     }
 
-    /// The rows of a commit that a boundary has; `None` if nobody has them any more.
+    /// Rows of a commit that a boundary has. `None` if they are kept nowhere any more.
     pub(crate) fn rows(&self, of: DatabaseId, end: Lsn) -> Option<Rows<Part>> {
         self.feed(of).rows(end)
     }
 
-    /// This life of the replica shows all boundaries below a place, if one is said; feeding goes on at `resume` then.
+    /// Notes that this incarnation of the replica shows all boundaries below a position, if one is given;
+    /// feeding goes on at `resume` then.
     pub(crate) fn shown(
         &self,
         (of, replica): (DatabaseId, StandbyId),
@@ -315,18 +317,19 @@ impl Feeds {
         course.unkept = Some(Shown { life, resume, place });
     }
 
-    /// The replica was brought on by so many steps more.
+    /// Counts the further steps of the replica.
     pub(crate) fn stepped(&self, (of, replica): (DatabaseId, StandbyId), more: apply::Counts) {
         let mut course = self.course(of, replica);
         course.steps = course.steps + more;
     }
 
-    /// The replica, which is behind, takes in so many bytes of rows a second, as far as that is known.
+    /// Notes how many bytes of rows per second a replica that lags applies, if known.
     pub(crate) fn takes_in(&self, (of, replica): (DatabaseId, StandbyId), bytes_per_second: Option<f64>) {
         self.course(of, replica).takes_in = bytes_per_second;
     }
 
-    /// What this life of the replica has shown, of all databases, and may not have flushed.
+    /// Takes the positions of all databases that this incarnation of the replica has shown, and may not have
+    /// flushed.
     pub(crate) fn take_unkept(&self, replica: StandbyId, life: Incarnation) -> Vec<(DatabaseId, Lsn, Place)> {
         let mut courses = self.courses.borrow_mut();
         let mine = courses.iter_mut().filter(|((_, other), _)| *other == replica);
@@ -337,14 +340,14 @@ impl Feeds {
         unkept.collect()
     }
 
-    /// The database is no more.
+    /// Forgets a database that was dropped.
     pub(crate) fn forget(&self, of: DatabaseId) {
         self.feeds.borrow_mut().remove(&of);
         self.courses.borrow_mut().retain(|(other, _), _| *other != of);
         self.more.notify_waiters();
     }
 
-    /// Wakes whoever waits for more.
+    /// Wakes all waiters for more boundaries.
     pub(crate) fn changed(&self) {
         self.more.notify_waiters();
     }
@@ -371,31 +374,32 @@ impl Feeds {
 }
 
 impl Cluster {
-    /// The replicas that Consort feeds.
+    /// The logical replicas.
     pub fn fed_ids(&self) -> impl Iterator<Item = StandbyId> + use<> {
         let fed: Vec<_> = self.standby_ids().filter(|id| self.standby(*id).kind == Kind::Fed).collect();
         fed.into_iter()
     }
 
-    /// What is kept for the replicas that Consort feeds.
+    /// Buffers and states of all replication feeds.
     pub fn feeds(&self) -> &Feeds {
         &self.0.feeds
     }
 
-    /// Each replica that Consort feeds, or keeps rows for until it comes, database by database.
+    /// State of each logical replica, or replica to come, database by database.
     pub fn courses(&self) -> Vec<CourseView> {
         let here = |course: &CourseView| self.is_here(course.replica) || self.is_coming(course.replica);
         self.0.feeds.views(self.now()).into_iter().filter(here).collect()
     }
 
-    /// Whether what came out of the database's slot is kept for a replica. If it is, and the order has no
+    /// Returns true if the output of the database's slot is kept for a replica. If so, and the order has no
     /// [run](order::Order::run), the slot must be forgotten and opened again.
     pub(crate) fn is_fed(&self, of: DatabaseId) -> bool {
         self.feeds().feed(of).is_taken()
     }
 
-    /// The database's slot is about to be opened: all replicas are fed that need not be copied first, so that it is
-    /// confirmed no further than what they keep. Whether there is any replica at all, whose rows are to be kept.
+    /// Begins to feed all replicas that need not be copied first, because the database's slot is about to be
+    /// opened: it is confirmed no further than these replicas keep. Returns true if there is any replica
+    /// whose rows must be kept.
     pub(crate) fn feed_all(&self, of: DatabaseId) -> bool {
         for replica in self.fed_ids() {
             if !self.feeds().is_out(of, replica) {
@@ -406,7 +410,8 @@ impl Cluster {
         self.fed_ids().next().is_some()
     }
 
-    /// The database's slot was opened, or its commits are placed from now on: what is kept is of this run.
+    /// Notes that the database's slot was opened, or its commits are placed from now on: the kept commits are
+    /// of this run.
     pub(crate) fn follow_run(&self, of: DatabaseId) {
         let run = self.scheduler().order().run(of);
         self.feeds().feed(of).follow(run);
@@ -414,8 +419,8 @@ impl Cluster {
         self.feeds().changed();
     }
 
-    /// A replica is about to be copied: what commits from here on is kept for it. What may be there still is no copy that
-    /// could be fed, until the new one is [made](Cluster::copied).
+    /// Keeps commits from here on for a replica that is about to be copied. A database that exists there
+    /// still is no copy that could be fed, until the new one is [made](Cluster::copied).
     pub(crate) fn fed_takes(&self, replica: StandbyId, of: DatabaseId) {
         self.fed_leaves(replica, of);
         self.scheduler().fed_takes(replica, of);
@@ -423,28 +428,27 @@ impl Cluster {
         self.follow_run(of);
     }
 
-    /// All that another replica may have to be given once more is kept for this one too: its server is a copy of that one's,
-    /// or is going to be. Whether anything is kept for that one.
+    /// Keeps for this replica too everything that another one may have to receive again: its server is a copy
+    /// of that one's, or is going to be. Returns true if anything is kept for the other one.
     pub(super) fn joins_beside(&self, replica: StandbyId, other: StandbyId, of: DatabaseId) -> bool {
         let joins = self.feeds().feed(of).joins_beside(replica, other);
         if joins {
             self.scheduler().fed_takes(replica, of);
-            let why =
-                "its server is a copy of another replica's, or is going to be; all that it lacks is kept";
+            let why = "the server is, or will be, a copy of another replica's; missing commits are kept";
             self.feeds().set_stage(of, replica, Stage::Waiting(why.to_owned()));
         }
         joins
     }
 
-    /// The copy is made.
+    /// Notes that the copy is made.
     pub(crate) fn copied(&self, replica: StandbyId, of: DatabaseId) {
         let mut course = self.feeds().course(of, replica);
         (course.out, course.kept_behind) = (false, None);
         course.in_vain.why.clear();
     }
 
-    /// A replica is fed no more: it must be copied anew, and so must those whose servers are being copied from it. Nothing is
-    /// read there.
+    /// Stops feeding a replica: it must be copied again, and so must those whose servers are being copied
+    /// from it. No read runs there.
     pub(crate) fn fed_leaves(&self, replica: StandbyId, of: DatabaseId) {
         self.scheduler().fed_leaves(replica, of);
         self.feeds().feed(of).leaves(replica);
@@ -456,35 +460,38 @@ impl Cluster {
         self.moved();
     }
 
-    /// The replica was compared with the primary, and differs: nothing is read there until the database was copied anew.
+    /// Notes that a comparison found the replica to differ from the primary: no read runs there until the
+    /// database was copied again.
     pub fn fed_wrong(&self, replica: StandbyId, of: DatabaseId, why: String) {
         self.fed_leaves(replica, of);
         self.feeds().course(of, replica).wrong = Some(why);
         self.feeds().changed();
     }
 
-    /// Somebody who read at the replica has met what is broken there: nothing is read there until the database was copied anew.
+    /// Notes that a read at the replica has met broken data: no read runs there until the database was copied
+    /// again.
     pub fn fed_broken(&self, replica: StandbyId, of: DatabaseId, why: &str) {
-        // One is enough: others who read there may find it later, when what was copied anew is read by then.
+        // One report is enough: later ones may concern a copy that was replaced in the meantime.
         if !self.feeds().is_out(of, replica) || self.feeds().executes(of, replica) {
-            self.fed_wrong(replica, of, format!("what it keeps is broken, a read has found: {why}"));
+            self.fed_wrong(replica, of, format!("a read found corrupted data: {why}"));
         }
     }
 
-    /// The replica's rows were found to differ, and are to be repaired while it is fed: nothing is read there.
+    /// Notes that the replica's rows were found to differ, and are to be repaired while it is fed: no read
+    /// runs there.
     pub fn fed_distrusted(&self, replica: StandbyId, of: DatabaseId) {
         self.scheduler().fed_distrusted(replica, of);
         self.copies_are_void(replica, of);
         self.moved();
     }
 
-    /// They were repaired, and compared again.
+    /// Notes that the replica's rows were repaired, and compared again.
     pub fn fed_trusted(&self, replica: StandbyId, of: DatabaseId) {
         self.scheduler().fed_trusted(replica, of);
         self.moved();
     }
 
-    /// The database is copied to the replica anew, failed or not.
+    /// Copies the database to the replica again, failed or not.
     pub fn fed_anew(&self, replica: StandbyId, of: DatabaseId) {
         self.fed_leaves(replica, of);
         self.feeds().copied_well(of, replica, String::new());
@@ -492,14 +499,14 @@ impl Cluster {
         self.told(replica);
     }
 
-    /// The replica has flushed what shows all boundaries below this place, and is fed from `resume` on whatever becomes of
-    /// it.
+    /// Notes that the replica has flushed a state that shows all boundaries below this position. After a
+    /// crash it is fed from `resume` on.
     pub(crate) fn fed_keeps(&self, replica: StandbyId, of: DatabaseId, resume: Lsn, below: Place) {
         self.scheduler().fed_keeps(replica, of, resume);
         self.feeds().feed(of).kept(replica, below);
     }
 
-    /// Takes the boundaries that the order has made, for all replicas. Who is too far behind is given up.
+    /// Takes the boundaries that the order has made, for all replicas. Gives up replicas that lag too far.
     pub(crate) fn take_boundaries(&self) {
         let boundaries = self.scheduler().take_boundaries();
         if boundaries.is_empty() {
@@ -519,16 +526,17 @@ impl Cluster {
         grown.into_iter().for_each(|of| self.bound_feed(of));
     }
 
-    /// Keeps what is kept for the replicas within its bounds.
+    /// Keeps the commits for the replicas within their bounds.
     fn bound_feed(&self, of: DatabaseId) {
         let (memory, files) = (self.setup().fed_buffer_bytes as u64, self.setup().fed_archive_bytes as u64);
         let put = |parts: &mut [Part]| Part::put_away(parts, &mut self.feeds().archive.borrow_mut());
-        let mut why = "it is further behind than fed_buffer and fed_archive hold".to_owned();
+        let mut why =
+            "the replication backlog exceeds replication_buffer_size and replication_spill_size".to_owned();
         if files > 0
             && let Err(error) = self.feeds().feed(of).put_away(memory, put)
         {
-            tracing::warn!(%error, "what replicas lack cannot be put into a file");
-            why = format!("what it lacks cannot be put into a file: {error}");
+            tracing::warn!(%error, "cannot spill the replication backlog to a file");
+            why = format!("cannot spill the replication backlog to a file: {error}");
         }
         loop {
             let behind = self.feeds().feed(of).too_far_behind(memory, files);
@@ -540,7 +548,7 @@ impl Cluster {
                     replica = self.standby(replica).name,
                     database = self.name_of(of),
                     why,
-                    "the replica is given up: the database is copied anew"
+                    "replica given up; copying the database again"
                 );
                 self.fed_leaves(replica, of);
                 self.feeds().given_up(of, replica, why.clone());
@@ -548,19 +556,19 @@ impl Cluster {
         }
     }
 
-    /// The name of a database, for people.
+    /// Name of a database, for messages.
     pub fn name_of(&self, of: DatabaseId) -> String {
         let databases = self.databases();
         let named = databases.iter().find(|database| database.id() == Some(of));
         named.map_or_else(|| of.to_string(), |database| database.name().to_owned())
     }
 
-    /// Whether a database of this name is followed.
+    /// Returns true if a database of this name is followed.
     pub fn knows(&self, name: &str) -> bool {
         self.0.databases.borrow().contains_key(name)
     }
 
-    /// Whether this is still the database of its name.
+    /// Returns true if this is still the database of its name.
     pub(crate) fn has(&self, database: &Database) -> bool {
         let databases = self.0.databases.borrow();
         databases.get(database.name()).is_some_and(|known| std::ptr::eq(Rc::as_ptr(known), database))
@@ -578,7 +586,7 @@ mod tests {
         feeds.set_stage(of, replica, Stage::Feeding);
         feeds.takes_in((of, replica), Some(1000.0));
         assert!(takes_in(&feeds).is_some());
-        feeds.set_stage(of, replica, Stage::Waiting("the server is away".to_owned()));
+        feeds.set_stage(of, replica, Stage::Waiting("the server is unreachable".to_owned()));
         assert!(takes_in(&feeds).is_none());
         feeds.takes_in((of, replica), Some(1000.0));
         feeds.set_stage(of, replica, Stage::Feeding);

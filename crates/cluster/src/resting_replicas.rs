@@ -1,53 +1,54 @@
-//! Replicas of one database that come to rest, all at one state of the primary, so that somebody may look at them there.
+//! Replicas of one database that come to rest, all at one state of the primary, for a comparison.
 //!
 //! ```text
 //!   fed --rest--> resting, wherever it is --at--> there, in one step --let go--> fed
 //! ```
 //!
-//! The state is one that the primary has shown, between two boundaries. So nothing is shown that may not be.
+//! The state is one that the primary has shown, between two boundaries. So no forbidden state becomes
+//! visible.
 
 use super::replication_progress::Feeds;
 use history::{DatabaseId, Snapshot};
 use scheduler::StandbyId;
 use std::collections::BTreeMap;
 
-/// What a replica is to do.
+/// Requested behaviour of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// To be fed.
+    /// No request: it is fed.
     Nothing,
-    /// To stay where it is.
+    /// Stay at the present state.
     Rest,
-    /// To come to this state and to stay there. All that it shows lies before.
+    /// Move to this state and stay there. All shown boundaries precede it.
     At(Snapshot),
 }
 
-/// How far a replica has come in that.
+/// Progress of a replica towards rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stands {
-    /// It is fed still.
+    /// Still fed.
     Nowhere,
-    /// It rests.
+    /// Resting.
     Still,
-    /// It rests at the state that was wanted.
+    /// Resting at the wanted state.
     There,
 }
 
-/// Those of one database.
+/// Resting replicas of one database.
 #[derive(Debug)]
 pub(super) struct Rest {
     at: Option<Snapshot>,
     replicas: BTreeMap<StandbyId, Stands>,
 }
 
-/// As long as this lives they rest.
+/// Resting replicas: they rest as long as this lives.
 pub struct Resting<'a> {
     feeds: &'a Feeds,
     of: DatabaseId,
 }
 
 impl Resting<'_> {
-    /// All of them rest, and shall come to this state.
+    /// Moves all resting replicas to this state.
     pub fn come_to(&self, state: Snapshot) {
         if let Some(rest) = self.feeds.rests.borrow_mut().get_mut(&self.of) {
             rest.at = Some(state);
@@ -55,7 +56,7 @@ impl Resting<'_> {
         self.feeds.changed();
     }
 
-    /// This one goes on being fed.
+    /// Releases this replica, which goes on being fed.
     pub fn without(&self, replica: StandbyId) {
         if let Some(rest) = self.feeds.rests.borrow_mut().get_mut(&self.of) {
             rest.replicas.remove(&replica);
@@ -63,7 +64,7 @@ impl Resting<'_> {
         self.feeds.changed();
     }
 
-    /// Those that have not come so far.
+    /// Replicas that have not reached this stage.
     pub fn not_yet(&self, stands: Stands) -> Vec<StandbyId> {
         let rests = self.feeds.rests.borrow();
         let replicas = rests.get(&self.of).map(|rest| &rest.replicas);
@@ -71,7 +72,7 @@ impl Resting<'_> {
         late.map(|(replica, _)| *replica).collect()
     }
 
-    /// Completes when all have come so far.
+    /// Completes when all replicas have reached this stage.
     pub async fn all(&self, stands: Stands) {
         loop {
             let more = self.feeds.more();
@@ -91,7 +92,7 @@ impl Drop for Resting<'_> {
 }
 
 impl Feeds {
-    /// These replicas come to rest. `None`: somebody else wants that already.
+    /// Brings these replicas to rest. `None`: another task has requested that already.
     pub fn rest(&self, of: DatabaseId, replicas: &[StandbyId]) -> Option<Resting<'_>> {
         let mut rests = self.rests.borrow_mut();
         if rests.contains_key(&of) {
@@ -104,7 +105,7 @@ impl Feeds {
         Some(Resting { feeds: self, of })
     }
 
-    /// What this replica is to do.
+    /// Requested behaviour of this replica.
     pub(crate) fn wanted(&self, of: DatabaseId, replica: StandbyId) -> Wanted {
         let rests = self.rests.borrow();
         let Some(rest) = rests.get(&of).filter(|rest| rest.replicas.contains_key(&replica)) else {
@@ -113,7 +114,7 @@ impl Feeds {
         rest.at.clone().map_or(Wanted::Rest, Wanted::At)
     }
 
-    /// This replica stands so now.
+    /// Notes the stage of this replica.
     pub(crate) fn stands(&self, of: DatabaseId, replica: StandbyId, stands: Stands) {
         let mut rests = self.rests.borrow_mut();
         let known = rests.get_mut(&of).and_then(|rest| rest.replicas.get_mut(&replica));

@@ -1,28 +1,29 @@
-//! How long the primary takes for the least question, and so how long the proof of a read is worth waiting for.
+//! Round-trip time of the smallest query at the primary, and the proof timeout that it justifies.
 //!
-//! A read that is not proven in time runs at the primary. Where that is far away, or has too much to do, it would wait there
-//! too, and make all others wait longer: looks at the primary come later, so fewer reads are proven in time, so more of them come.
-//! So a proof is waited for at least as long as the looks take that it needs: one that is on its way, and its own.
+//! A read that is not proven in time runs at the primary. A primary that is far away, or overloaded, would
+//! make it wait there too, and delay all others: snapshot probes take longer, so fewer reads are proven in
+//! time, so more of them run at the primary. So the proof timeout is at least the time of the two probes that
+//! a proof needs: one that is on its way, and its own.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A proof is waited for at most so many times the limit that is set.
+/// Maximum ratio of a proof's wait to the configured limit.
 const MOST: u32 = 20;
 
-/// The looks that a proof may have to wait for, one behind the other.
+/// Number of consecutive snapshot probes that a proof may have to wait for.
 const LOOKS: u32 = 2;
 
-/// Round trips to the primary: their smoothed mean and deviation, and what hardly any exceeds, as TCP has it for its
-/// retransmission timer (RFC 6298, 2).
+/// Round trips to the primary: their smoothed mean and deviation, and a bound that hardly any exceeds, as TCP
+/// has it for its retransmission timer (RFC 6298, 2).
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// Mean and deviation; `None` before the first.
+    /// Mean and deviation; `None` before the first sample.
     smoothed: Cell<Option<(Duration, Duration)>>,
 }
 
 impl RoundTrip {
-    /// A look was answered after this time.
+    /// Notes the time that a probe took.
     pub(crate) fn took(&self, time: Duration) {
         let smoothed = match self.smoothed.get() {
             None => (time, time / 2),
@@ -31,8 +32,8 @@ impl RoundTrip {
         self.smoothed.set(Some(smoothed));
     }
 
-    /// How long a proof is waited for, where `usual` is what is set.
-    pub(crate) fn proof_limit(&self, usual: Duration) -> Duration {
+    /// Proof timeout, where `usual` is the configured one.
+    pub(crate) fn proof_timeout(&self, usual: Duration) -> Duration {
         let (mean, deviation) = self.smoothed.get().unwrap_or_default();
         ((mean + deviation * 4) * LOOKS).clamp(usual, usual * MOST)
     }
@@ -47,7 +48,7 @@ mod tests {
     fn limit_ms(looks_ms: &[u64]) -> u128 {
         let round_trip = RoundTrip::default();
         looks_ms.iter().for_each(|&ms| round_trip.took(Duration::from_millis(ms)));
-        round_trip.proof_limit(USUAL).as_millis()
+        round_trip.proof_timeout(USUAL).as_millis()
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Where statements of each shape went, and why: what SHOW ROUTES tells. Bounded; what is seldom is forgotten first.
+//! Routes of statements by shape, with reasons: the rows of SHOW ROUTES. Bounded; rare shapes are forgotten
+//! first.
 
 use history::{Key, KeyBuilder};
 use scheduler::{Reason, StandbyId};
@@ -7,22 +8,22 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// So many rows are kept; when there are more, the half with the lower counts is forgotten.
+/// Maximum number of rows. Above it, the half with the lower counts is forgotten.
 const MAX_ROWS: usize = 2048;
-/// A statement is shown up to this length.
+/// Maximum bytes of a statement that are shown.
 const MAX_SHOWN_BYTES: usize = 1024;
 
-/// Where a statement ran, and why there.
+/// Route of a statement, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Went {
-    /// To a standby, and what its answer was proven by.
+    /// At a standby, with the kind of the proof.
     Standby(StandbyId, &'static str),
-    /// To the primary.
+    /// At the primary, with the reason.
     Primary(Reason),
 }
 
 impl Went {
-    /// Before all others in order.
+    /// First value of the order.
     const FIRST: Went = Went::Standby(StandbyId::new(0), "");
 }
 
@@ -33,22 +34,22 @@ pub struct Row {
     pub database: String,
     /// The statement, `?` for each literal.
     pub statement: String,
-    /// Where, and why.
+    /// Route, with the reason.
     pub went: Went,
-    /// How often.
+    /// Number of executions.
     pub count: u64,
-    /// From arrival to the last byte, all together.
+    /// Total time from arrival to the last byte.
     pub time: Duration,
 }
 
-/// Where statements went.
+/// Routes of statements.
 #[derive(Default)]
 pub struct Routes {
     rows: RefCell<BTreeMap<(Key, Went), Row>>,
 }
 
 impl Routes {
-    /// A statement of this shape went there and took this long.
+    /// Notes the route and the duration of a statement of this shape.
     pub fn went(&self, database: &str, shape: &Shape, text: &str, went: Went, time: Duration) {
         let place = place(database, shape);
         let mut rows = self.rows.borrow_mut();
@@ -66,7 +67,7 @@ impl Routes {
         row.time += time;
     }
 
-    /// How long statements of this shape took on average, wherever they went; `None` if there were none.
+    /// Mean duration of the statements of this shape, at any node. `None` if there were none.
     pub fn mean(&self, database: &str, shape: &Shape) -> Option<Duration> {
         let place = place(database, shape);
         let rows = self.rows.borrow();
@@ -100,11 +101,11 @@ fn forget_seldom(rows: &mut BTreeMap<(Key, Went), Row>) {
     });
 }
 
-/// What stands behind it in a command may be a secret, though it is no literal: a password between the wrong quotes.
+/// Word after which a command may contain a secret that is no literal: a password between the wrong quotes.
 const PASSWORD: &str = "password";
 
-/// A statement as others may see it: `?` for each literal. Of several the first; of one whose literals cannot be told its first
-/// word, and why.
+/// Text of a statement that is safe to show: `?` for each literal. For several statements, the first one. For
+/// a statement whose literals cannot be recognised, its first word and the reason.
 pub fn without_literals(shape: &Shape, text: &str) -> String {
     if let Err(why) = shape.sure() {
         let first = text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
@@ -135,7 +136,7 @@ pub fn without_literals(shape: &Shape, text: &str) -> String {
     shown
 }
 
-/// The place behind the first word PASSWORD.
+/// Position after the first word PASSWORD.
 fn behind_password(text: &str) -> Option<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let small = text.to_ascii_lowercase();

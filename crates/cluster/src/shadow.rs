@@ -1,8 +1,8 @@
-//! Shadow mode, for tests: what a standby is about to answer, against what the primary says before and after. Compares
-//! answers as the frames that they are, and writes down each difference.
+//! Shadow mode, for tests: compares a standby's pending answer with the primary's answers before and after.
+//! Answers are compared as the frames that they are, and each difference is written down.
 //!
-//! Rows are compared as a multiset. Where the statement has an ORDER BY at its top, what the rows have in the columns of
-//! that order is compared in sequence besides: rows that are equal there may come in any order, also from one server.
+//! Rows are compared as a multiset. For a statement with a top-level ORDER BY, the values of its columns are
+//! compared in sequence in addition. Rows that are equal there may come in any order, also from one server.
 
 use counters::ByName;
 use std::collections::BTreeMap;
@@ -13,24 +13,25 @@ use std::path::Path;
 use wire::tag::back;
 use wire::{Complaint, Frame, Side, Splitter, Step};
 
-/// A row in the report is shown up to this length.
+/// Maximum bytes of a row in the report.
 const SHOWN_BYTES: usize = 300;
 
-/// What a comparison says. The primary's two answers are what makes it one: where they differ, the data moved meanwhile.
+/// Verdict of a comparison, based on the primary's two answers: if they differ, the data moved in the
+/// meantime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The standby says what the primary says, before and after.
+    /// The standby's answer is the primary's, before and after.
     Same,
-    /// The primary says one thing before and another after; the standby says one of them.
+    /// The primary's answers differ, and the standby's is one of them.
     Moving,
-    /// The primary says one thing before and another after, and the standby a third: it may be right between them.
+    /// The primary's answers differ, and the standby's is a third one, which may be right between them.
     Undecided,
-    /// The primary says the same twice, and the standby something else.
+    /// The primary's answers are equal, and the standby's differs.
     Different(Difference),
 }
 
 impl Verdict {
-    /// Its name in metrics.
+    /// Name in metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Verdict::Same => "same",
@@ -41,17 +42,17 @@ impl Verdict {
     }
 }
 
-/// What the primary says and the standby does not, and the other way round: the first of each, for people.
+/// First row that only the primary returned, and first row that only the standby returned, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// In the primary's answer alone.
+    /// Row in the primary's answer alone.
     pub primary: String,
-    /// In the standby's answer alone.
+    /// Row in the standby's answer alone.
     pub standby: String,
 }
 
-/// Compares whole answers, each as the frames that a client would get. `order`: the places of the columns that the rows
-/// are sorted by.
+/// Compares whole answers, each as the frames that a client would get. `order`: the indexes of the columns
+/// that the rows are sorted by.
 pub fn compare(before: &[u8], standby: &[u8], after: &[u8], order: &[usize]) -> Verdict {
     let [before, standby, after] = [before, standby, after].map(|bytes| Said::of(bytes, order));
     match (before == after, standby == before, standby == after) {
@@ -62,14 +63,14 @@ pub fn compare(before: &[u8], standby: &[u8], after: &[u8], order: &[usize]) -> 
     }
 }
 
-/// What an answer says.
+/// Content of an answer.
 ///
 /// Invariants: `rows` is sorted; `sorted_by` has the rows' columns of the order as they came.
 #[derive(PartialEq, Eq)]
 struct Said<'a> {
     rows: Vec<&'a [u8]>,
     sorted_by: Vec<Vec<Option<&'a [u8]>>>,
-    /// All but the rows: what they are, how many came, errors, notices.
+    /// Frames other than rows: descriptions, row counts, errors, notices.
     rest: Vec<&'a [u8]>,
 }
 
@@ -89,7 +90,7 @@ impl<'a> Said<'a> {
                     }
                     said.rows.push(frame.bytes());
                 }
-                // The connection's own matters, and none of the statement's.
+                // These frames concern the connection, not the statement.
                 back::READY_FOR_QUERY | back::PARAMETER_STATUS | back::NOTIFICATION => {}
                 _ => said.rest.push(frame.bytes()),
             }
@@ -129,7 +130,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The first row that is there more often than in the other.
+/// Returns the first row that occurs more often than in the other answer.
 fn only_in<'a>(rows: &[&'a [u8]], other: &[&[u8]]) -> Option<&'a [u8]> {
     let mut left: BTreeMap<&[u8], usize> = BTreeMap::new();
     other.iter().for_each(|row| *left.entry(row).or_default() += 1);
@@ -159,7 +160,7 @@ fn values(body: &[u8]) -> Vec<Option<&[u8]>> {
     values
 }
 
-/// A frame for people, on one line.
+/// A frame as text, on one line.
 fn shown(bytes: &[u8]) -> String {
     let Ok(frame) = Frame::new(bytes) else { return String::from("no frame") };
     let mut text = match frame.tag() {
@@ -181,7 +182,7 @@ fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// Where comparisons are counted and differences written down.
+/// Counts of comparisons, and the file of differences.
 #[derive(Debug)]
 pub struct Report {
     file: File,
@@ -190,25 +191,25 @@ pub struct Report {
 /// One statement that was compared, for the report.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared<'a> {
-    /// Its database.
+    /// Database of the statement.
     pub database: &'a str,
-    /// Its text.
+    /// Text of the statement.
     pub statement: &'a str,
-    /// Which standby answered, and what proved it.
+    /// Standby that answered, and the kind of its proof.
     pub standby: &'a str,
-    /// Why two runs over the same data may differ, if there is a reason.
+    /// Reason why two runs over the same data may differ, if there is one.
     pub chance: &'a str,
 }
 
 impl Report {
-    /// Begins a report anew.
+    /// Begins a new report.
     pub fn new(path: &Path) -> io::Result<Report> {
         Ok(Report { file: File::create(path)? })
     }
 
-    /// Counts a comparison; what is not the same is written down, one line each: verdict, database, standby, chance, the
-    /// statement, what the primary says alone, what the standby says alone. Between them are tabs; line breaks, tabs and
-    /// backslashes inside are written as `\n`, `\t` and `\\`.
+    /// Counts a comparison. Each difference is written down in one line: verdict, database, standby, random
+    /// seed, the statement, the row of the primary alone, the row of the standby alone. Between them are
+    /// tabs; line breaks, tabs and backslashes inside are written as `\n`, `\t` and `\\`.
     pub fn note(&self, counts: &ByName, compared: Compared<'_>, verdict: &Verdict) {
         counts.one(verdict.name());
         let (primary, standby) = match verdict {
@@ -233,7 +234,7 @@ impl Report {
         }
         line.push('\n');
         if let Err(error) = (&self.file).write_all(line.as_bytes()) {
-            tracing::error!(%error, "the report of shadow mode cannot be written");
+            tracing::error!(%error, "cannot write the report of shadow mode");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Where the design has statements travel: which commits do.
+//! Commits that travel as statements, where the design replicates statements.
 //!
 //! ```text
 //! session   started v7 | the statement runs | its transaction is 4711 --tell--\
 //! slot      4711 wrote these rows          --came_out-------------------------+--> boundary: 4711 is v12
-//!                                                                                 v8..v11 overlap what it touched? rows
-//!                                                                                 else the statement stands for them
+//!                                                        v8..v11 overlap what it touched? rows
+//!                                                        else the statement stands for them
 //! ```
 //!
 //! A statement stands for its rows at every replica or at none. Its rows are kept all the same.
@@ -18,30 +18,31 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So many commits are remembered by what they wrote: who began before the oldest of them travels as rows.
+/// Number of commits whose write sets are remembered. A transaction that began before the oldest of them
+/// travels as rows.
 const MAX_WINDOW: usize = 4096;
-/// Statements of transactions that have not come out yet take no more than this, in each database.
+/// Maximum bytes of the statements of transactions that have not come out yet, in each database.
 const MAX_TOLD_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Nobody has told what the transaction ran, or not in time.
+/// Reason: the statements of the transaction were not reported, or not in time.
 const NOT_TOLD: &str = "not_told";
-/// Something that it read or wrote was committed since it began.
+/// Reason: a concurrent commit wrote to the footprint of the transaction.
 const OVERLAPPED: &str = "overlapped";
-/// Other rows came out than those that its statements say they wrote.
+/// Reason: the rows that came out differ from the rows that its statements report.
 const OTHER_ROWS: &str = "other_rows";
 
-/// All that a transaction ran that may have written.
+/// All statements of a transaction that may have written.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// Every commit up to this one had been shown when it began, and its statements see it.
+    /// Version of its start: every commit up to this one was visible then, and its statements see it.
     pub started: Version,
-    /// In which run.
+    /// Run of that version.
     pub run: RunNumber,
-    /// What each of its statements has seen at least.
+    /// Oldest snapshot that each of its statements has seen.
     pub saw: Snapshot,
-    /// What it read and wrote.
+    /// Footprint of its reads and writes.
     pub touched: Footprint,
-    /// Its statements.
+    /// Statements of the transaction.
     pub reruns: Arc<[Rerun]>,
 }
 
@@ -51,17 +52,18 @@ impl Told {
     }
 }
 
-/// One database's.
+/// State of one database.
 ///
-/// Invariants: the guard knows every commit of `run` below `next` that it has not forgotten; `bytes` is what is in `told`.
+/// Invariants: the guard knows every commit of `run` below `next` that it has not forgotten; `bytes` is what
+/// is in `told`.
 #[derive(Debug)]
 struct Of {
     run: Option<RunNumber>,
     guard: Guard,
     next: Version,
-    /// Who they were.
+    /// Transaction numbers of the versions.
     xids: BTreeMap<Version, Xid>,
-    /// What commits wrote that no boundary has, by the ends of their records.
+    /// Write sets of commits without a boundary, by the ends of their records.
     wrote: BTreeMap<Lsn, Arc<Footprint>>,
     told: BTreeMap<Xid, Told>,
     bytes: u64,
@@ -99,7 +101,8 @@ impl Of {
         }
     }
 
-    /// Commits get their versions. What each ran, if that may be executed again; else why not.
+    /// Gives commits their versions. Returns the statements of each, if they may be executed again; else the
+    /// reason against it.
     fn place(&mut self, boundary: &Boundary) -> Vec<(Lsn, Result<Told, &'static str>)> {
         let mut placed = Vec::with_capacity(boundary.commits.len());
         for commit in &boundary.commits {
@@ -121,14 +124,14 @@ impl Of {
     }
 }
 
-/// All databases'.
+/// States of all databases.
 #[derive(Debug, Default)]
 pub(crate) struct Reruns {
     of: RefCell<BTreeMap<DatabaseId, Of>>,
 }
 
 impl Reruns {
-    /// The order goes on in this run: what was told in another one says nothing.
+    /// Follows the order into this run: statements reported in another run are void.
     fn follow(&self, of: DatabaseId, run: Option<RunNumber>) {
         let mut all = self.of.borrow_mut();
         if all.get(&of).is_none_or(|known| known.run != run) {
@@ -142,7 +145,7 @@ impl Reruns {
         let mut all = self.of.borrow_mut();
         let Some(of) = all.get_mut(&boundary.database) else { return Vec::new() };
         if of.next != first.version {
-            // What was placed meanwhile is not known one by one.
+            // Commits placed in the meantime are not known one by one.
             let fresh = Of::new(of.run, first.version);
             (of.guard, of.next, of.xids) = (fresh.guard, fresh.next, fresh.xids);
         }
@@ -151,12 +154,12 @@ impl Reruns {
 }
 
 impl Cluster {
-    /// Statements travel to replicas, where they may.
+    /// Returns true if statements travel to replicas, where they may.
     pub fn statements_travel(&self) -> bool {
         self.setup().design.effects.are_statements()
     }
 
-    /// From when on a transaction that begins now counts; `None`: whatever it runs, nobody wants to hear of it.
+    /// Version from which a transaction that begins now counts. `None`: its statements are not wanted.
     pub fn started(&self, of: DatabaseId) -> Option<(RunNumber, Version)> {
         if !self.statements_travel() || !self.is_fed(of) {
             return None;
@@ -165,7 +168,8 @@ impl Cluster {
         Some((scheduler.order().run(of)?, scheduler.order().newest_version(of)))
     }
 
-    /// A transaction that has not been sent its COMMIT, or has not carried it out yet, has run this and nothing else.
+    /// Notes all statements of a transaction that has not been sent its COMMIT, or has not carried it out
+    /// yet.
     pub fn tell(&self, of: DatabaseId, xid: Xid, told: Told) {
         let mut all = self.reruns().of.borrow_mut();
         if let Some(of) = all.get_mut(&of).filter(|known| known.run == Some(told.run)) {
@@ -173,21 +177,21 @@ impl Cluster {
         }
     }
 
-    /// That transaction was rolled back.
+    /// Notes that this transaction was rolled back.
     pub fn take_back(&self, of: DatabaseId, xid: Xid) {
         if let Some(of) = self.reruns().of.borrow_mut().get_mut(&of) {
             of.take(xid);
         }
     }
 
-    /// The order of the database goes on in its run, if in any.
+    /// Follows the order of the database into its run, if any.
     pub(super) fn reruns_follow(&self, of: DatabaseId, run: Option<RunNumber>) {
         if self.statements_travel() {
             self.reruns().follow(of, run);
         }
     }
 
-    /// A commit came out that wrote this.
+    /// Notes the write set of a commit that came out.
     pub(crate) fn rerun_came_out(&self, of: DatabaseId, end: Lsn, wrote: Arc<Footprint>) {
         let mut all = self.reruns().of.borrow_mut();
         if let Some(of) = all.get_mut(&of).filter(|known| known.run.is_some()) {
@@ -195,7 +199,8 @@ impl Cluster {
         }
     }
 
-    /// The commits of a boundary that is about to be kept: their statements stand for their rows where they may.
+    /// Takes the commits of a boundary that is about to be kept: their statements stand for their rows where
+    /// they may.
     pub(super) fn stand(&self, boundary: &Boundary) {
         if !self.statements_travel() {
             return;

@@ -1,4 +1,4 @@
-//! Which standbys are proven to be on the history of the primary, in the life that it has now.
+//! Proofs that standbys are on the history of the primary, in its present incarnation.
 
 use super::Cluster;
 use history::Incarnation;
@@ -6,20 +6,20 @@ use postgres::timelines::{PrimaryHistory, Proof};
 use scheduler::{Kind, StandbyId};
 use std::rc::Rc;
 
-/// What the console says of a standby that is to be compared with a new life of the primary.
-const COMPARED_AGAIN: &str = "the primary has restarted: its history is compared with the standby's again";
+/// Reason that the console shows for a standby that must be compared with a new incarnation of the primary.
+const COMPARED_AGAIN: &str = "the primary has restarted: comparing its timeline history with the standby's";
 
-/// What a standby was compared with.
+/// Incarnations with which a standby was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Proven {
     primary: Incarnation,
-    /// The primary was there, and WAL was compared.
+    /// True if the primary was reachable, and WAL was compared.
     is_whole: bool,
 }
 
 impl Cluster {
-    /// The primary is connected, and this is its life. A standby that was compared with another life of it serves nothing
-    /// until it was compared with this one: at the same address may be a server with another history.
+    /// Notes the incarnation of the connected primary. A standby that was compared with another one serves
+    /// nothing until it was compared with this one: a server with another history may have the same address.
     pub(crate) fn primary_lives(&self, life: Incarnation) {
         self.scheduler().order_mut().incarnate(life);
         let standbys = self.0.standbys.borrow().clone();
@@ -33,10 +33,10 @@ impl Cluster {
         }
     }
 
-    /// A standby was found to be on the history of the primary. `false`: that was another life of the primary than the one that
-    /// is known by now.
+    /// Notes that a standby is on the history of the primary. Returns `false` if the proof was for another
+    /// incarnation of the primary than the current one.
     pub(crate) fn standby_proven(&self, id: StandbyId, proof: &Proof) -> bool {
-        debug_assert_eq!(self.standby(id).kind, Kind::Standby, "what is fed has no history in common");
+        debug_assert_eq!(self.standby(id).kind, Kind::Standby, "a logical replica has no common history");
         let known = self.scheduler().order().incarnation();
         let holds = known.is_none_or(|known| known == proof.primary);
         let proven = Proven { primary: proof.primary, is_whole: proof.compared_wal };
@@ -44,12 +44,12 @@ impl Cluster {
         holds
     }
 
-    /// Whether a standby is on the history of the primary, as far as is known.
+    /// Returns true if a standby is known to be on the history of the primary.
     pub(crate) fn is_proven(&self, id: StandbyId) -> bool {
         self.entry(id).proven.get().is_some()
     }
 
-    /// The primary's history when a standby was compared with it last.
+    /// History of the primary at the last comparison with a standby.
     pub(crate) fn primary_history(&self) -> Option<Rc<PrimaryHistory>> {
         self.0.primary_history.borrow().clone()
     }

@@ -1,13 +1,13 @@
-//! Retries of the loops in `follow`: limits of waiting, pauses, and which errors are logged again.
+//! Retries of the loops in `follow`: time limits, pauses, and the choice of errors that are logged again.
 
 use postgres::Error;
 use std::time::Duration;
 
-/// How long a loop rests before it connects again to a server that refused.
+/// Pause of a loop before it connects again to a server that refused.
 pub const RECONNECT_AFTER: Duration = Duration::from_millis(200);
-/// The longest rest before something is tried again that no retry cures.
+/// Maximum pause before the next attempt after an error that no retry cures.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a server may take to answer a question that costs nothing before it is taken for dead.
+/// Maximum time for the answer to a trivial query, after which a server counts as dead.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_millis(900);
 
 /// The answer, or an error when the server hangs (a stopped process closes no socket).
@@ -22,8 +22,8 @@ pub async fn answered<T>(
     }
 }
 
-/// A loop that fails again and again: its reason is said when it is another one, and what no retry cures is tried less and
-/// less often.
+/// State of a loop that fails repeatedly. A new reason is logged. An error that no retry cures is retried
+/// less and less often.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
     said: String,
@@ -31,8 +31,8 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// It has failed for this reason, having worked for so long. `true`: this should be said. Then the pause before it is
-    /// tried again.
+    /// Notes a failure with its reason, after a time of work. Returns true if it should be logged, and the
+    /// pause before the next attempt.
     pub(crate) fn met(&mut self, why: &str, error: &Error, worked: Duration) -> (bool, Duration) {
         if worked > LONGEST_PAUSE {
             *self = Trouble::default();
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(trouble.met("away", &away, none), (true, RECONNECT_AFTER));
         assert_eq!(trouble.met("away", &away, none), (false, RECONNECT_AFTER));
         assert_eq!(trouble.met("refused", &refused, none), (true, RECONNECT_AFTER));
-        // It went well for a while.
+        // A long success resets the pause.
         assert_eq!(trouble.met("refused", &refused, 2 * LONGEST_PAUSE), (true, RECONNECT_AFTER));
     }
 }

@@ -1,5 +1,5 @@
-//! What statements touch: templates from the cache, or asked of the primary's own parser over a few analysis
-//! connections. A miss never delays a write; a read waits for it no longer than for its proof.
+//! Footprints of statements: templates from the cache, or requested from the primary's own parser over a few
+//! analysis connections. A miss never delays a write. A read waits for it no longer than for its proof.
 
 use crate::trouble::RECONNECT_AFTER;
 use crate::trouble::Task;
@@ -20,9 +20,10 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-/// Analysis connections per database: one that waits behind a lock must not stop the others.
+/// Analysis connections per database: one that waits for a lock must not stop the others.
 pub const ANALYSTS: usize = 3;
-/// Statements waiting to be analysed, per database; one more is not understood and stays at the primary.
+/// Maximum statements that wait to be analysed, per database. One more is not understood and stays at the
+/// primary.
 const QUEUE: usize = 256;
 
 /// One statement to be analysed.
@@ -35,7 +36,7 @@ pub struct Asked {
     settings: Settings,
 }
 
-/// What statements touch, as far as it is known.
+/// Known footprints of statements.
 pub struct Understanding {
     cache: RefCell<Cache<Rc<Template>>>,
     queues: RefCell<BTreeMap<DatabaseId, mpsc::Sender<Asked>>>,
@@ -45,7 +46,7 @@ pub struct Understanding {
 /// A statement as the session knows it.
 #[derive(Clone, Copy)]
 pub struct Statement<'a> {
-    /// Its shape, read from `text`.
+    /// Shape of the statement, read from `text`.
     pub shape: &'a Shape,
     /// The text of the Query or Parse message.
     pub text: &'a str,
@@ -55,18 +56,19 @@ pub struct Statement<'a> {
     pub settings: &'a Settings,
 }
 
-/// PostgreSQL was asked under the catalog of today, and gave no tree: what a statement does cannot be said.
+/// Error: PostgreSQL was asked under the present catalog, and returned no tree. The statement's effects are
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTree;
 
-/// What a look finds.
+/// Result of a look-up.
 enum Looked {
     Known(Rc<Template>),
-    /// It has just been asked for.
+    /// Unknown, and just requested.
     Asked,
-    /// It is not known yet: somebody asks, or nobody can now.
+    /// Unknown: a request is in progress, or impossible now.
     Unknown,
-    /// It is not known, and nobody asks.
+    /// Unknown, and not requested.
     Absent,
 }
 
@@ -76,7 +78,7 @@ impl Understanding {
         Understanding { cache, queues: RefCell::default(), arrived: Notify::new() }
     }
 
-    /// The template, if it is known; otherwise it is asked for.
+    /// Returns the template, if it is known; otherwise requests it.
     pub fn look(&self, database: &Database, statement: Statement<'_>) -> Option<Rc<Template>> {
         match self.find(database, statement, true) {
             Looked::Known(template) => Some(template),
@@ -100,9 +102,9 @@ impl Understanding {
             Found::Pending => return Looked::Unknown,
             Found::Absent => {}
         }
-        // Without a catalog nothing is asked. A DDL command can come out of the decoder before the primary shows it:
-        // a tree fetched then is the old one, and would be kept. The catalog is there once it sees every command
-        // that came out, and what is parsed after that sees them too.
+        // Without a catalog nothing is requested. A DDL command can come out of the decoder before the
+        // primary shows it: a tree fetched then is the old one, and would be kept. The catalog exists once it
+        // sees every command that came out, and later parses see them too.
         if database.loaded().is_none() {
             return Looked::Unknown;
         }
@@ -125,8 +127,8 @@ impl Understanding {
         Looked::Asked
     }
 
-    /// The template, if it is known; otherwise it is asked for, but once under each catalog: `asked_under` is the last one.
-    /// The error is that PostgreSQL had no answer.
+    /// Returns the template, if it is known; otherwise requests it, but once under each catalog:
+    /// `asked_under` is the last one. The error is that PostgreSQL had no answer.
     pub fn look_once(
         &self,
         database: &Database,
@@ -145,7 +147,7 @@ impl Understanding {
         }
     }
 
-    /// The template, waited for at most until `limit`.
+    /// Returns the template, after a wait of at most until `limit`.
     pub async fn look_until(
         &self,
         limit: Instant,
@@ -162,12 +164,12 @@ impl Understanding {
         }
     }
 
-    /// A catalog is there: whoever waits for a template asks for it now.
+    /// Notes that a catalog is loaded: all waiters for a template request it now.
     pub(crate) fn catalog_loaded(&self) {
         self.arrived.notify_waiters();
     }
 
-    /// The database's catalog changed: what was understood is void.
+    /// Forgets the templates after a change of the database's catalog.
     pub(crate) fn forget(&self, database: DatabaseId) {
         self.cache.borrow_mut().forget_database(database);
     }
@@ -183,7 +185,7 @@ impl Understanding {
     }
 }
 
-/// Opens the analysis connections of a database; they close when what this returns is dropped.
+/// Opens the analysis connections of a database. They close when the returned value is dropped.
 pub(crate) fn serve(cluster: &Cluster, database: &Rc<Database>, address: &Address) -> Vec<Task> {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let receiver = Rc::new(Mutex::new(receiver));
@@ -207,7 +209,7 @@ async fn analyse(
         let mut analyst = match Analyst::connect(&address).await {
             Ok(analyst) => analyst,
             Err(error) => {
-                tracing::debug!(database = database.name(), %error, "no analysis connection");
+                tracing::debug!(database = database.name(), %error, "cannot open an analysis connection");
                 tokio::time::sleep(RECONNECT_AFTER).await;
                 continue;
             }
@@ -255,7 +257,7 @@ async fn answer(
     })
 }
 
-/// Narrows a doubt that began as *everything* once the statement's template arrives.
+/// Narrows a write set that began as *everything* once the statement's template arrives.
 pub fn narrow_when_known(
     cluster: &Cluster,
     database: &Rc<Database>,

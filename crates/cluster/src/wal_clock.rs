@@ -1,22 +1,22 @@
-//! When the primary's log ended where: what a standby's lag in time is told by. The times are this process' own; no server's
-//! clock is asked.
+//! Times at which the primary's WAL ended at each position: the base of a standby's lag in time. The times
+//! are this process' own; no server's clock is asked.
 
 use history::Lsn;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// So many places are remembered; then every second one is forgotten, and the lag of a standby that is far behind is told
-/// less finely.
+/// Maximum number of remembered positions. Above it every second one is forgotten, and the lag of a standby
+/// that lags far is coarser.
 const MAX_PLACES: usize = 512;
 
-/// Ends of the log, the oldest first, each with the time at which it was first seen.
+/// Ends of the WAL, the oldest first, each with the time at which it was first seen.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     places: VecDeque<(Duration, Lsn)>,
 }
 
 impl Written {
-    /// The log ends here now.
+    /// Notes that the WAL ends here now.
     pub(super) fn note(&mut self, now: Duration, end: Lsn) {
         if self.places.back().is_some_and(|(_, last)| *last >= end) {
             return;
@@ -31,7 +31,7 @@ impl Written {
         self.places.push_back((now, end));
     }
 
-    /// When the log was first seen to go on beyond this mark; nothing if it is not known to.
+    /// Time at which the WAL was first seen to go beyond this mark. `None` if it is not known to.
     pub(super) fn first_beyond(&self, mark: Lsn) -> Option<Duration> {
         let beyond = self.places.partition_point(|(_, end)| *end <= mark);
         self.places.get(beyond).map(|(at, _)| *at)

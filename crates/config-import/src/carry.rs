@@ -29,7 +29,7 @@ pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> 
     }
     if draft.primary.is_none() {
         return Err(Wrong::new(format!(
-            "the {} file names no server: there would be no [primary]",
+            "the {} file names no server that could become [primary]",
             foreign.product
         )));
     }
@@ -42,12 +42,12 @@ pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> 
         if mistakes.is_empty() {
             return Ok(Made { text, has_users });
         }
-        // What only the whole file can tell: a key that needs another one.
+        // A mistake that shows in the whole file only: a key that needs another one.
         let key = mistakes[0].key.clone();
         if key == "auth_file" && !has_users {
             has_users = true;
             let what = format!(
-                "{USERS} needs a line for each role: docs/operate/authentication.md has the query that prints them"
+                "{USERS} needs a line for each role; docs/operate/authentication.md has a query that prints them"
             );
             report.note(&At { file: file.display().to_string(), line: 0 }, &what);
             users(foreign, &mut draft)?;
@@ -59,11 +59,10 @@ pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> 
     }
 }
 
-/// What is said of `control_user`, which no other product has.
-const CONTROL: &str =
-    "a superuser at the nodes, as whom Consort watches them; its line in auth_file holds its password";
+/// Note on `control_user`, which no other product has.
+const CONTROL: &str = "superuser role for monitoring the nodes; its password stands in auth_file";
 
-/// What the product does when its file does not say, where Consort would do something else.
+/// Adds the product's defaults that differ from Consort's.
 fn defaults(foreign: &mut Foreign) {
     let file = format!("default of {}", foreign.product);
     for row in table::rows(foreign.product).iter().filter(|row| !row.default.is_empty()) {
@@ -80,7 +79,7 @@ fn defaults(foreign: &mut Foreign) {
     }
 }
 
-/// Where clients are awaited: hosts and a port of all of them.
+/// Listen addresses: hosts and a port of all of them.
 fn listen(foreign: &Foreign, draft: &mut Draft, report: &mut Report) {
     let (section, hosts, port) = match foreign.product {
         Product::Pgbouncer => ("pgbouncer", "listen_addr", "listen_port"),
@@ -103,17 +102,20 @@ fn listen(foreign: &Foreign, draft: &mut Draft, report: &mut Report) {
     };
     let addresses: Vec<String> = parts(&hosts.value).into_iter().map(address).collect();
     if parts(&hosts.value).iter().any(|host| host == "*") {
-        let what = format!("* is carried as 0.0.0.0; add \"[::]:{}\" to listen for IPv6", port.value);
+        let what = format!("* becomes 0.0.0.0; add \"[::]:{}\" to listen for IPv6", port.value);
         report.note(&hosts.at, &what);
     }
     let from = format!("{}, {}", said_at(hosts), said_at(port));
     match draft.set(&Place::Global, "listen", &list(&addresses), &from) {
         Ok(()) => {}
-        Err(Refusal::Unknown) => report.missing(hosts, "this Consort has no listen"),
+        Err(Refusal::Unknown) => report.missing(hosts, "this Consort has no setting listen"),
         Err(Refusal::Other(why)) => report.missing(hosts, &why),
     }
     if addresses.is_empty() && port.value != SOCKET_PORT {
-        report.missing(port, "without an address the socket is called after port 6432: clients say so");
+        report.missing(
+            port,
+            "without a TCP address the socket is named after port 6432; clients must use that port",
+        );
     }
 }
 
@@ -124,9 +126,9 @@ fn said_at(setting: &Setting) -> String {
     format!("{}: {}", setting.at, setting.key)
 }
 
-/// The file beside ours for the roles' secrets.
+/// The file of the roles' secrets, in the folder of our configuration.
 fn users(foreign: &Foreign, draft: &mut Draft) -> Result<(), Wrong> {
-    let from = format!("the roles of the {} file", foreign.product);
+    let from = format!("roles of the {} file", foreign.product);
     draft
         .set(&Place::Global, "auth_file", &quoted(USERS), &from)
         .map_err(|refusal| Wrong::new(format!("auth_file cannot be set: {refusal:?}")))
@@ -134,14 +136,13 @@ fn users(foreign: &Foreign, draft: &mut Draft) -> Result<(), Wrong> {
 
 fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Report) {
     let Some(row) = table::row(foreign.product, &setting.section, &setting.key) else {
-        let what =
-            "`consort import` does not know this setting: docs/configuration.md has what Consort can do";
+        let what = "unknown to `consort import`; docs/configuration.md lists the settings of Consort";
         return report.missing(setting, what);
     };
     if let Some((key, values)) = row.with {
         let said = foreign.said(row.section, key).map_or("", |said| said.value.as_str());
         if !(values.contains(&said) || values.is_empty() && !matches!(said, "" | "0")) {
-            return report.unneeded(setting, &format!("it does not count there without {key}"));
+            return report.unneeded(setting, &format!("has no effect there without {key}"));
         }
     }
     match row.becomes {
@@ -154,7 +155,7 @@ fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Rep
                 Err(why) => return report.missing(setting, &why),
             };
             if let Some(own) = known_by_its_own_name(foreign, setting) {
-                return report.missing(setting, &format!("{own} has an entry by its own name, which counts"));
+                return report.missing(setting, &format!("{own} has its own entry, which takes precedence"));
             }
             let (place, name) = match place(foreign, setting) {
                 Place::Database(database) if database == "*" && !common.is_empty() => (Place::Global, common),
@@ -181,18 +182,18 @@ fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Rep
 
 fn missing(setting: &Setting, row: &Row, key: Option<&str>, report: &mut Report) {
     if row.idle.contains(&setting.value.as_str()) {
-        return report.unneeded(setting, "Consort does what it says");
+        return report.unneeded(setting, "Consort already behaves like this");
     }
     match key {
         Some(key) if row.why.is_empty() => {
-            report.missing(setting, &format!("this Consort has no {key} here"))
+            report.missing(setting, &format!("this Consort has no setting {key} here"))
         }
-        Some(key) => report.missing(setting, &format!("this Consort has no {key} here: {}", row.why)),
+        Some(key) => report.missing(setting, &format!("this Consort has no setting {key} here: {}", row.why)),
         None => report.missing(setting, row.why),
     }
 }
 
-/// Where a setting is to stand in our file.
+/// Place of a setting in our file.
 fn place(foreign: &Foreign, setting: &Setting) -> Place {
     match setting.section.as_str() {
         "databases" | "pools" => {
@@ -213,7 +214,7 @@ fn known_by_its_own_name<'a>(foreign: &'a Foreign, setting: &Setting) -> Option<
     foreign.entries.iter().any(|entry| entry.name == alias.database).then_some(&alias.database)
 }
 
-/// Whether every pool says it, and the same.
+/// True if every pool says it, and the same.
 fn is_common(foreign: &Foreign, setting: &Setting) -> bool {
     if foreign.product != Product::Pgcat {
         return false;

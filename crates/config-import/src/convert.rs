@@ -1,4 +1,4 @@
-//! How values of other products are written in Consort's file.
+//! Values of other products, converted for Consort's file.
 
 use toml::Value;
 
@@ -35,7 +35,7 @@ pub(super) fn names(value: &str) -> Result<Converted, String> {
     plain(list(&parts(value)))
 }
 
-/// What stands between commas.
+/// The parts between commas.
 pub(super) fn parts(value: &str) -> Vec<String> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
@@ -59,7 +59,7 @@ pub(super) fn flag(value: &str) -> Result<Converted, String> {
 pub(super) fn path(value: &str) -> Result<Converted, String> {
     match value {
         "" => text(""),
-        _ if value.starts_with('~') => Err("write the path in full: ~ is not known".to_owned()),
+        _ if value.starts_with('~') => Err("~ is not expanded; write the full path".to_owned()),
         _ => match std::path::absolute(value) {
             Ok(path) => plain(quoted(&path.display().to_string())),
             Err(error) => Err(format!("{value}: {error}")),
@@ -70,16 +70,16 @@ pub(super) fn path(value: &str) -> Result<Converted, String> {
 /// A folder for a socket.
 pub(super) fn socket_folder(value: &str) -> Result<Converted, String> {
     match value.starts_with('@') {
-        true => Err("Consort's sockets are in the file system; name a folder".to_owned()),
+        true => Err("abstract sockets are not supported; name a directory".to_owned()),
         false => path(value),
     }
 }
 
 /// Seconds, with a fraction.
 pub(super) fn seconds(value: &str) -> Result<Converted, String> {
-    let seconds: f64 = value.trim().parse().map_err(|_| format!("{value} is no number of seconds"))?;
+    let seconds: f64 = value.trim().parse().map_err(|_| format!("{value} is not a number of seconds"))?;
     if !(0.0..=MOST_SECONDS).contains(&seconds) {
-        return Err(format!("{value} is no number of seconds that Consort can count"));
+        return Err(format!("{value} is not a supported number of seconds"));
     }
     match seconds.fract() == 0.0 {
         true => plain(format!("\"{seconds:.0}s\"")),
@@ -100,7 +100,7 @@ pub(super) fn seconds_or_never(value: &str) -> Result<Converted, String> {
 
 /// Milliseconds.
 pub(super) fn millis(value: &str) -> Result<Converted, String> {
-    let millis: u64 = value.trim().parse().map_err(|_| format!("{value} is no number of milliseconds"))?;
+    let millis: u64 = value.trim().parse().map_err(|_| format!("{value} is not a number of milliseconds"))?;
     match millis {
         // PgDog writes "without limit" as the greatest number that TOML has.
         LIMITLESS.. => never(),
@@ -109,7 +109,7 @@ pub(super) fn millis(value: &str) -> Result<Converted, String> {
     }
 }
 
-/// Milliseconds from which on nobody waits for the end.
+/// Milliseconds from which on a timeout counts as unlimited.
 const LIMITLESS: u64 = 315_360_000_000;
 
 /// The same where 0 stands for "never".
@@ -123,16 +123,16 @@ pub(super) fn millis_or_never(value: &str) -> Result<Converted, String> {
 fn never() -> Result<Converted, String> {
     Ok(Converted {
         written: "\"3650d\"".to_owned(),
-        note: Some("there it means never; here it is ten years"),
+        note: Some("the value means never there; Consort uses ten years"),
     })
 }
 
-/// A port at which figures are told, at all addresses.
+/// A port for metrics, at all addresses.
 pub(super) fn metrics_port(value: &str) -> Result<Converted, String> {
     plain(quoted(&format!("0.0.0.0:{value}")))
 }
 
-/// PgBouncer's levels of words in the log.
+/// PgBouncer's log levels.
 pub(super) fn log_level(value: &str) -> Result<Converted, String> {
     let level = match value {
         "0" => "info",
@@ -142,25 +142,25 @@ pub(super) fn log_level(value: &str) -> Result<Converted, String> {
     plain(quoted(level))
 }
 
-/// How clients share connections.
+/// The pool mode.
 pub(super) fn pool_mode(value: &str) -> Result<Converted, String> {
     plain(quoted(&value.to_lowercase()))
 }
 
-/// How clients prove who they are.
+/// The authentication method.
 pub(super) fn auth_type(value: &str) -> Result<Converted, String> {
     match value {
         "plain" => plain(quoted("password")),
         "scram" => plain(quoted("scram-sha-256")),
         "trust" => Ok(Converted {
             written: quoted("trust"),
-            note: Some("trust counts for clients of this machine alone; others prove by SCRAM who they are"),
+            note: Some("trust applies to clients of this machine only; other clients authenticate by SCRAM"),
         }),
         other => plain(quoted(other)),
     }
 }
 
-/// Whether clients must use TLS.
+/// The TLS mode for clients.
 pub(super) fn client_tls(value: &str) -> Result<Converted, String> {
     match value {
         "disable" | "allow" | "prefer" => plain("false".to_owned()),
@@ -168,10 +168,10 @@ pub(super) fn client_tls(value: &str) -> Result<Converted, String> {
         "verify-ca" | "verify-full" => Ok(Converted {
             written: "true".to_owned(),
             note: Some(
-                "TLS is demanded, but no certificate: auth_type = \"hba\" does that with hostssl .. clientcert=verify-ca, or with the method cert",
+                "TLS is required, but no client certificate; to require one, use auth_type = \"hba\" with hostssl .. clientcert=verify-ca, or the method cert",
             ),
         }),
-        _ => Err(format!("{value} is none of libpq's words for sslmode")),
+        _ => Err(format!("{value} is not a libpq sslmode")),
     }
 }
 

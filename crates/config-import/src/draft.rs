@@ -29,7 +29,7 @@ impl Server {
     }
 }
 
-/// Where a key is to stand.
+/// Place of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// At the top.
@@ -95,14 +95,17 @@ impl Draft {
         match lines.iter().find(|known| known.key == key) {
             Some(known) if known.value == value => {}
             Some(known) => {
-                return Err(Refusal::Other(format!("{} says {}, which counts", known.from, known.value)));
+                return Err(Refusal::Other(format!(
+                    "{} sets {}, which takes precedence",
+                    known.from, known.value
+                )));
             }
             None => lines.push(Line { key: key.to_owned(), value: value.to_owned(), from: from.to_owned() }),
         }
         Ok(())
     }
 
-    /// Takes a global key back; `None` if it was not set. What it was made of.
+    /// Takes a global key back, and returns its origin; `None` if it was not set.
     pub(super) fn take_back(&mut self, key: &str) -> Option<String> {
         let lines = self.lines.get_mut(&Place::Global)?;
         let place = lines.iter().position(|line| line.key == key)?;
@@ -140,13 +143,13 @@ impl Draft {
 }
 
 const HEAD: &str = "\
-# Made by `consort import`; behind each # stands what a line comes from. docs/configuration.md has every key.
+# Written by `consort import`. The comment at the end of a line names its source. docs/configuration.md has every key.
 ";
 
-/// What a configuration must have besides the line that is tried.
+/// Minimal configuration around the line that is tried.
 const LEAST: &str = "[primary]\nhost = \"localhost\"\n";
 
-/// Why a key is not taken.
+/// Reason why a key is not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// This build does not know it.

@@ -1,4 +1,4 @@
-//! What a foreign file says, whichever product it is of.
+//! Content of a foreign file, of any product.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub enum Product {
     Pgbouncer,
     /// A TOML file with pools.
     Pgcat,
-    /// A TOML file with databases, and users.toml beside it.
+    /// A TOML file with databases, and users.toml alongside it.
     Pgdog,
 }
 
@@ -22,12 +22,12 @@ impl Product {
         Self::ALL.into_iter().find(|product| product.option() == name)
     }
 
-    /// What its files are.
+    /// Description of its files.
     pub fn files(self) -> &'static str {
         match self {
             Self::Pgbouncer => "An ini file, and its `auth_file`",
             Self::Pgcat => "A TOML file with pools",
-            Self::Pgdog => "A TOML file with databases, and users.toml beside it",
+            Self::Pgdog => "A TOML file with databases, and users.toml alongside it",
         }
     }
 
@@ -74,9 +74,9 @@ pub(super) struct Setting {
     pub(super) at: At,
     /// The section or table, as [`super::table`] names it.
     pub(super) section: String,
-    /// The database, pool or user that it is said of; empty if it is said of all.
+    /// The database, pool or user of the setting; empty if it holds for all.
     pub(super) of: String,
-    /// The place in [`Foreign::entries`] of the server that it is said of.
+    /// The place in [`Foreign::entries`] of the server of the setting.
     pub(super) entry: Option<usize>,
     pub(super) key: String,
     /// Texts without their quotes.
@@ -89,19 +89,19 @@ impl Setting {
         self.at.line == 0
     }
 
-    /// How a person finds it.
+    /// Path of the setting, for a person.
     pub(super) fn path(&self) -> String {
         let parts = [self.section.as_str(), self.of.as_str(), self.key.as_str()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
     }
 }
 
-/// What a server is there for.
+/// Role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It takes the writes.
+    /// Takes the writes.
     Primary,
-    /// It is read from.
+    /// Serves reads.
     Replica,
     /// The product finds out, one of several.
     Found,
@@ -120,7 +120,7 @@ pub(super) struct Entry {
     pub(super) host: String,
     pub(super) port: String,
     pub(super) role: Role,
-    /// Where the product splits a database: which part; else 0.
+    /// Part of a database that the product splits; else 0.
     pub(super) shard: String,
 }
 
@@ -139,7 +139,7 @@ pub(super) struct Foreign {
     pub(super) entries: Vec<Entry>,
     /// Roles with the secrets that the file itself holds.
     pub(super) secrets: Vec<(String, String)>,
-    /// What is to be said besides, and of which line.
+    /// Further notes, each with its line.
     pub(super) notes: Vec<(At, String)>,
 }
 
@@ -148,7 +148,7 @@ impl Foreign {
         Self { product, settings: Vec::new(), entries: Vec::new(), secrets: Vec::new(), notes: Vec::new() }
     }
 
-    /// What the file says of all, if it does; the last word counts.
+    /// The file's global value, if there is one; the last one counts.
     pub(super) fn said(&self, section: &str, key: &str) -> Option<&Setting> {
         self.settings.iter().rev().find(|setting| setting.section == section && setting.key == key)
     }

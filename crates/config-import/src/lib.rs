@@ -24,13 +24,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// The file beside the configuration that holds the roles' secrets.
+/// The file of the roles' secrets, in the configuration's folder.
 pub const USERS: &str = "users.txt";
 
 /// The text of a file.
 pub type Reads<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
-/// Why there is no configuration, for a person.
+/// Reason why there is no configuration, for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong(String);
 
@@ -49,24 +49,24 @@ impl fmt::Display for Wrong {
 impl From<Vec<Mistake>> for Wrong {
     fn from(mistakes: Vec<Mistake>) -> Self {
         let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
-        Self::new(format!("the configuration has mistakes\n  {}", lines.join("\n  ")))
+        Self::new(format!("the configuration is invalid\n  {}", lines.join("\n  ")))
     }
 }
 
-/// What a configuration became.
+/// The converted configuration.
 #[derive(Debug)]
 pub struct Made {
     /// The whole file.
     pub text: String,
-    /// It names [`USERS`] as its `auth_file`.
+    /// True if it names [`USERS`] as its `auth_file`.
     pub has_users: bool,
 }
 
-/// What came of a foreign file that could be read.
+/// Result of the import of a readable foreign file.
 pub struct Imported {
     /// The configuration, or why there is none.
     pub made: Result<Made, Wrong>,
-    /// What became of each setting.
+    /// Result for each setting.
     pub report: Report,
     secrets: Vec<(String, String)>,
 }
@@ -77,7 +77,7 @@ impl Imported {
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
         let lines =
             self.secrets.iter().map(|(role, secret)| format!("{} {}\n", quoted(role), quoted(secret)));
-        let head = "; Roles and their secrets: docs/operate/authentication.md, \"Secrets of roles\", says what a line holds.\n";
+        let head = "; Roles and their secrets. Format of a line: docs/operate/authentication.md, \"Secrets of roles\".\n";
         head.to_owned() + &lines.collect::<String>()
     }
 }
@@ -94,7 +94,7 @@ pub fn import(product: Product, file: &Path, name: &Path, reads: Reads<'_>) -> R
     };
     if foreign.secrets.iter().any(|(role, secret)| role.contains('\n') || secret.contains('\n')) {
         return Err(Wrong::new(format!(
-            "{}: a role's name or its password has a line break, which no line of {USERS} can hold",
+            "{}: a role name or password contains a line break, which {USERS} cannot hold",
             file.display()
         )));
     }

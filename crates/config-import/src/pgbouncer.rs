@@ -53,7 +53,7 @@ impl Reader<'_> {
                 if depth == DEEPEST {
                     return Err(wrong(
                         &at,
-                        "files include files that include files; PgBouncer stops here, too",
+                        "included files are nested too deeply (the same limit as in PgBouncer)",
                     ));
                 }
                 self.file(&self.beside(path, name.trim()), depth + 1)
@@ -65,7 +65,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// PgBouncer takes a relative name from the folder that it was started in; from there, or else beside the file that names it.
+    /// PgBouncer takes a relative name from the folder that it was started in; from there, or else from the
+    /// folder of the file that names it.
     fn beside(&self, path: &Path, name: &str) -> PathBuf {
         let here = PathBuf::from(name);
         match (self.reads)(&here) {
@@ -85,7 +86,7 @@ impl Reader<'_> {
             return Err(wrong(at, "expected key = value"));
         }
         match self.section.as_str() {
-            "" => Err(wrong(at, "a value stands in no section")),
+            "" => Err(wrong(at, "setting outside of any section")),
             "databases" => self.database(at, &key, value),
             "users" | "peers" => {
                 let section = self.section.clone();
@@ -169,7 +170,7 @@ fn connection_string(text: &str) -> Result<Vec<(String, String)>, String> {
             return Err(format!("expected key=value, found {key}"));
         }
         let (value, behind) =
-            value(behind.trim_start()).ok_or_else(|| format!("{key}: a quote is not closed"))?;
+            value(behind.trim_start()).ok_or_else(|| format!("{key}: unterminated quote"))?;
         if value.is_empty() {
             return Err(format!("{key} has no value"));
         }
@@ -197,7 +198,7 @@ fn said_twice(foreign: &mut Foreign) {
         };
         if let Some(place) = kept.iter().position(is_same) {
             let earlier = kept.remove(place);
-            let note = format!("{} is said again in {}, which counts", earlier.path(), setting.at);
+            let note = format!("{} is set again in {}, which takes precedence", earlier.path(), setting.at);
             foreign.notes.push((earlier.at, note));
         }
         kept.push(setting);
@@ -205,7 +206,7 @@ fn said_twice(foreign: &mut Foreign) {
     foreign.settings = kept;
 }
 
-/// Whether its `auth_file` is one: Consort reads the same file. One that is not there may be at another machine.
+/// Checks that its `auth_file` is one: Consort reads the same file. A missing file may be at another machine.
 fn look_into_auth_file(foreign: &mut Foreign, reads: Reads<'_>) -> Result<(), Wrong> {
     let said = foreign.said("pgbouncer", "auth_file").filter(|file| !file.value.is_empty());
     let Some((at, value)) = said.map(|file| (file.at.clone(), file.value.clone())) else { return Ok(()) };
@@ -214,7 +215,7 @@ fn look_into_auth_file(foreign: &mut Foreign, reads: Reads<'_>) -> Result<(), Wr
     match text.and_then(|text| AuthFile::parse(&text)) {
         Ok(_) => {}
         Err(bad) if bad.line == 0 => {
-            foreign.notes.push((at, format!("{}; it was not looked into", bad.said_of(path))));
+            foreign.notes.push((at, format!("{}; its contents were not checked", bad.said_of(path))));
         }
         Err(bad) => return Err(Wrong::new(bad.said_of(path))),
     }
@@ -226,10 +227,9 @@ fn socket_hosts(foreign: &mut Foreign) {
     let folder = foreign.said("pgbouncer", "unix_socket_dir").map(|said| said.value.clone());
     let folder = folder.filter(|folder| !folder.is_empty()).unwrap_or_else(|| "/tmp".to_owned());
     for entry in foreign.entries.iter_mut().filter(|entry| entry.host.is_empty()) {
-        foreign.notes.push((
-            entry.at.clone(),
-            format!("{} names no host: the socket in {folder} is meant", entry.name),
-        ));
+        foreign
+            .notes
+            .push((entry.at.clone(), format!("{} names no host; using the socket in {folder}", entry.name)));
         entry.host.clone_from(&folder);
     }
 }

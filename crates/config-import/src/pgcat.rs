@@ -63,12 +63,12 @@ fn user(foreign: &mut Foreign, file: &File, keys: &DeTable<'_>) {
         let at = keys.get_key_value("password").map(|(key, _)| file.at(key.span().start)).unwrap_or_default();
         foreign.notes.push((
             at,
-            format!("{name} has another password elsewhere, which counts: Consort knows one of a role"),
+            format!("{name} has a different password elsewhere, which takes precedence; Consort keeps one password per role"),
         ));
     }
 }
 
-/// A part of a pool's database. What is not the first is another part of it.
+/// A shard of a pool's database. Any but the first is another part of it.
 fn shard(foreign: &mut Foreign, file: &File, pool: &str, shard: &str, keys: &DeTable<'_>) {
     let database = text(keys, "database");
     let first = foreign.entries.iter().find(|entry| entry.name == pool).map(|entry| entry.shard.clone());
@@ -125,7 +125,7 @@ fn server_of(entry: &mut Entry, server: &DeValue<'_>) {
     };
 }
 
-/// Who may command has a name and a password of its own.
+/// The administrator has a name and a password of its own.
 fn admin(foreign: &mut Foreign) {
     let said = |key: &str| foreign.said("general", key).map(|said| said.value.clone());
     if let (Some(name), Some(password)) = (said("admin_username"), said("admin_password")) {

@@ -1,4 +1,4 @@
-//! PgDog's files: pgdog.toml with its `[[databases]]`, and users.toml beside it.
+//! PgDog's files: pgdog.toml with its `[[databases]]`, and users.toml in the same folder.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::foreign::{Entry, Foreign, Product, Role, Setting};
 use super::toml_file::{File, text};
 use super::{Reads, Wrong, unreadable};
 
-/// Reads a pgdog.toml, and the users.toml that lies beside it.
+/// Reads a pgdog.toml, and the users.toml in its folder.
 pub(super) fn read(path: &Path, reads: Reads<'_>) -> Result<Foreign, Wrong> {
     let mut foreign = Foreign::new(Product::Pgdog);
     let file = File::read(path, reads)?;
@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path, reads: Reads<'_>) -> Result<Foreign, Wrong> {
             tables(&mut foreign, &users, users.tables()?.get_ref());
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let note = format!("{} is not there: no users are read", beside.display());
+            let note = format!("{} does not exist; no users are imported", beside.display());
             foreign.notes.push((file.at(0), note));
         }
         Err(error) => return Err(unreadable(&beside, &error)),
@@ -63,7 +63,7 @@ fn one(foreign: &mut Foreign, file: &File, section: &str, at: usize, keys: &DeTa
             let password = text(keys, "password");
             if !password.is_empty() && !foreign.secret(&name, &password) {
                 let note = format!(
-                    "{name} has another password elsewhere, which counts: Consort knows one of a role"
+                    "{name} has a different password elsewhere, which takes precedence; Consort keeps one password per role"
                 );
                 foreign.notes.push((file.at(at), note));
             }
@@ -93,7 +93,7 @@ fn database(file: &File, at: usize, keys: &DeTable<'_>) -> Entry {
     }
 }
 
-/// Who may command has a name and a password of its own.
+/// The administrator has a name and a password of its own.
 fn admin(foreign: &mut Foreign) {
     let said = |key: &str| foreign.said("admin", key).map(|said| said.value.clone());
     if let Some(password) = said("password") {

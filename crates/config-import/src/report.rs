@@ -1,8 +1,8 @@
-//! What became of each setting, line by line.
+//! Result for each setting, line by line.
 
 use super::foreign::{At, Foreign, Setting};
 
-/// What is said of the settings.
+/// Report on the settings.
 #[derive(Debug, Default)]
 pub struct Report {
     carried: usize,
@@ -12,7 +12,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// It is in our configuration now.
+    /// Records that the setting is in our configuration now.
     pub(super) fn carried(&mut self, setting: &Setting) {
         self.carried += usize::from(!setting.is_default());
     }
@@ -53,7 +53,7 @@ impl Report {
         self.lines.extend(foreign.notes.iter().map(|(at, note)| (at.clone(), format!("note: {note}"))));
     }
 
-    /// A line for each thing that is said, in the order of the files.
+    /// A line for each finding, in the order of the files.
     pub fn lines(&self) -> Vec<String> {
         let mut files: Vec<&str> = Vec::new();
         for (at, _) in &self.lines {
@@ -67,7 +67,7 @@ impl Report {
         lines.into_iter().map(|(at, line)| format!("{at}: {line}")).collect()
     }
 
-    /// How many settings became what.
+    /// Number of settings by result.
     pub fn sum(&self) -> String {
         let Self { carried, unneeded, missing, .. } = self;
         format!("{carried} settings carried, {unneeded} not needed, {missing} not carried")

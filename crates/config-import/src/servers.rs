@@ -1,11 +1,11 @@
-//! Which of the servers of a foreign file is the primary, which are standbys, and which databases are followed.
+//! Choice of the primary, the standbys and the followed databases among the servers of a foreign file.
 
 use super::draft::{Draft, Server};
 use super::foreign::{Entry, Foreign, Role};
 use super::report::Report;
 
-/// Gives the draft its servers and databases. What belongs to none of them is said in the report. For each entry of the file:
-/// whether it was taken.
+/// Gives the draft its servers and databases. Settings of none of them are reported. Returns for each entry
+/// of the file if it was taken.
 pub(super) fn place(foreign: &Foreign, draft: &mut Draft, report: &mut Report) -> Vec<bool> {
     let entries = &foreign.entries;
     let primary = entries.iter().find(|entry| entry.shard == "0" && entry.role == Role::Primary);
@@ -18,7 +18,7 @@ pub(super) fn place(foreign: &Foreign, draft: &mut Draft, report: &mut Report) -
         report.note(
             &primary.at,
             &format!(
-                "{} is taken for the primary; name {others} in a [[standby]] each, if they are its standbys",
+                "{} becomes the primary; add a [[standby]] each for {others}, if they are its standbys",
                 hosts[0]
             ),
         );
@@ -26,7 +26,7 @@ pub(super) fn place(foreign: &Foreign, draft: &mut Draft, report: &mut Report) -
     if matches!(primary.role, Role::Found | Role::Replica) {
         report.note(
             &primary.at,
-            &format!("{} is taken for the primary: Consort does not find out which one is", hosts[0]),
+            &format!("{} becomes the primary; Consort does not detect the primary", hosts[0]),
         );
     }
     draft.primary = Some(Server::of(primary, hosts[0]));
@@ -39,7 +39,7 @@ pub(super) fn place(foreign: &Foreign, draft: &mut Draft, report: &mut Report) -
 fn one(entry: &Entry, primary: &Entry, draft: &mut Draft, report: &mut Report) -> bool {
     if entry.shard != "0" {
         let what = format!(
-            "{} at {}:{} is another part of {}: Consort does not split databases over servers",
+            "{} at {}:{} is another shard of {}; Consort does not shard databases",
             entry.database, entry.host, entry.port, entry.name
         );
         report.missing_at(&entry.at, &what);
@@ -55,8 +55,8 @@ fn one(entry: &Entry, primary: &Entry, draft: &mut Draft, report: &mut Report) -
         }
         Role::Primary | Role::Unsaid => {
             let what = format!(
-                "{} is at another server, {}:{}, and a Consort stands in front of one primary: start another one for it; if that \
-                 server is a standby of {}:{}, name it in a [[standby]], and let clients ask for the database there",
+                "{} is at another server, {}:{}, and a Consort serves one primary; start another Consort for it. \
+                 If that server is a standby of {}:{}, add it as a [[standby]], and let clients connect to the database there",
                 entry.name, entry.host, entry.port, primary.host, primary.port
             );
             report.missing_at(&entry.at, &what);
@@ -71,7 +71,7 @@ fn databases(entries: &[Entry], taken: &[bool], draft: &mut Draft, report: &mut 
     for (entry, _) in entries.iter().zip(taken).filter(|(_, taken)| **taken) {
         if entry.is_alias() {
             let what = format!(
-                "{} is another name of {} there: clients ask Consort for {}",
+                "{} is an alias of {} there; clients of Consort must connect to {}",
                 entry.name, entry.database, entry.database
             );
             report.missing_at(&entry.at, &what);
@@ -87,8 +87,8 @@ fn databases(entries: &[Entry], taken: &[bool], draft: &mut Draft, report: &mut 
     if let Some(first) = entries.first() {
         report.note(
             &first.at,
-            "reads of the databases named here may leave the primary; the others of that server are served too, by the primary: \
-             REVOKE CONNECT keeps roles out",
+            "reads of the databases named here can be offloaded; other databases of that server are served by the primary, \
+             REVOKE CONNECT keeps roles out of them",
         );
     }
     draft.databases = names;

@@ -1,7 +1,8 @@
-//! What becomes of each setting of the other products. The only place that knows their names.
+//! Conversion of each setting of the other products. The only place that knows their names.
 //!
-//! A row that names a key of ours carries the value there if this build knows the key; else the row's reason is told. So keys
-//! that PgBouncer has, too, are named as PgBouncer names them, and are carried from the day on that Consort has them.
+//! A row that names a key of ours carries the value there if this build knows the key; else the row's reason
+//! is reported. So keys that PgBouncer has, too, are named as PgBouncer names them, and are carried as soon
+//! as Consort has them.
 
 mod pgbouncer;
 mod pgcat;
@@ -17,13 +18,13 @@ pub(super) struct Row {
     /// The first of the keys, which a default is of.
     pub(super) key: &'static str,
     pub(super) becomes: Becomes,
-    /// What the product does without the setting, where Consort without its key would do something else; empty: the same.
+    /// The product's default, where Consort's default differs; empty: the same.
     pub(super) default: &'static str,
     /// With these values nothing is lost when the setting is not carried.
     pub(super) idle: &'static [&'static str],
-    /// It counts only while this other setting of the section has one of these values.
+    /// The setting counts only while this other setting of the section has one of these values.
     pub(super) with: Option<(&'static str, &'static [&'static str])>,
-    /// Why it is not needed, or what to do instead.
+    /// Reason why it is not needed, or advice.
     pub(super) why: &'static str,
 }
 
@@ -115,33 +116,36 @@ impl Row {
         Self { with: Some((key, values)), ..self }
     }
 
-    /// What to do if this build has no such key.
+    /// Advice if this build has no such key.
     const fn or(self, why: &'static str) -> Self {
         Self { why, ..self }
     }
 }
 
-/// Why several products' settings are not needed.
+/// Reasons why several products' settings are not needed.
 mod why {
     pub(super) const TLS_CHOICES: &str =
-        "TLS 1.2 and 1.3 are spoken, with the cipher suites that rustls takes for safe";
+        "Consort supports TLS 1.2 and 1.3 with the default cipher suites of rustls";
     pub(super) const KEEPALIVE: &str =
-        "connections have keep-alives, as often as the system's tcp_keepalive_* say";
-    pub(super) const WATCHED: &str = "Consort watches every node all the time, and sends no read to one that is away or behind; see SHOW REPLICAS";
-    pub(super) const NAMES: &str = "a host's name is looked up whenever a connection is opened";
+        "TCP keepalive is on, with the intervals of the system's tcp_keepalive_* settings";
+    pub(super) const WATCHED: &str =
+        "Consort monitors every node and sends no read to one that is down or lags; see SHOW REPLICAS";
+    pub(super) const NAMES: &str = "host names are resolved whenever a connection is opened";
     pub(super) const RESTORED: &str =
-        "Consort gives each client its own settings and statements back, whichever connection it gets";
+        "Consort restores each client's settings and prepared statements on every server connection";
     pub(super) const FIGURES: &str =
-        "SHOW STATS counts from the start on, and metrics_listen has a page for Prometheus";
-    pub(super) const THREADS: &str = "Consort works in one thread";
-    pub(super) const PARSED: &str = "Consort asks PostgreSQL what a statement touches, always";
-    pub(super) const SHARDS: &str = "Consort does not split databases over servers";
-    pub(super) const ALTER_ROLE: &str = "say it to PostgreSQL: ALTER ROLE .. SET, or ALTER DATABASE .. SET";
-    pub(super) const OWN_ROLE: &str = "Consort logs in at the servers as the client's own role: let clients log in as the role that is meant";
+        "SHOW STATS counts since the start, and metrics_listen serves a page for Prometheus";
+    pub(super) const THREADS: &str = "Consort is single-threaded";
+    pub(super) const PARSED: &str = "Consort always has PostgreSQL analyse statements";
+    pub(super) const SHARDS: &str = "Consort does not shard databases";
+    pub(super) const ALTER_ROLE: &str = "set it in PostgreSQL: ALTER ROLE .. SET, or ALTER DATABASE .. SET";
+    pub(super) const OWN_ROLE: &str =
+        "Consort logs in at the servers as the client's role; let clients log in as the intended role";
     pub(super) const ROLES: &str =
-        "write the roles' lines to auth_file; docs/operate/authentication.md has the query that prints them";
-    pub(super) const CLIENT_CERTIFICATES: &str = "auth_type = \"hba\" with client_tls_ca: hostssl with the method cert, or with clientcert=verify-full";
-    pub(super) const RESTART: &str = "consort serve --takeover hands clients over to a new process; a second Consort takes over when the first is lost, with lease_time";
+        "add the roles to auth_file; docs/operate/authentication.md has a query that prints their lines";
+    pub(super) const CLIENT_CERTIFICATES: &str =
+        "auth_type = \"hba\" with client_tls_ca: hostssl with the method cert or clientcert=verify-full";
+    pub(super) const RESTART: &str = "consort serve --takeover hands clients over to a new process; a second Consort takes over from a failed one, with leader_lease_timeout";
 }
 
 #[cfg(test)]

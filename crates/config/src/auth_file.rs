@@ -1,5 +1,5 @@
-//! Roles and their secrets, in PgBouncer's format: one `"role" "secret"` a line, a doubled quote inside quotes, comments
-//! behind `;` or `#`. What a secret is good for is the door's business.
+//! Roles and their secrets, in PgBouncer's format: one `"role" "secret"` a line, a doubled quote inside
+//! quotes, comments after `;` or `#`. The frontend interprets the secrets.
 
 use statement_analysis::sql::unquoted;
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ impl fmt::Debug for AuthFile {
 /// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// From 1; 0 if the file itself cannot be read.
+    /// Line, from 1; 0 if the file itself cannot be read.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// Cause of the mistake, and the remedy.
     pub message: String,
 }
 
 impl BadLine {
-    /// The sentence for a person.
+    /// Returns the sentence for the operator.
     pub fn said_of(&self, file: &Path) -> String {
         match self.line {
             0 => format!("auth_file: {}: {}", file.display(), self.message),
@@ -58,7 +58,7 @@ impl AuthFile {
                 .and_then(|(role, rest)| Some((role, unquoted(rest.trim_start(), '"')?.0)));
             let message = || "expected \"role\" \"secret\", both in quotes".to_owned();
             let (role, secret) = pair.ok_or_else(|| BadLine { line: at + 1, message: message() })?;
-            // As at a server, nobody comes in with an empty password.
+            // As at a server, an empty password admits no client.
             if !secret.is_empty() {
                 secrets.insert(role, secret);
             }

@@ -1,8 +1,9 @@
-//! Who may come in, and how: rules in the format of `pg_hba.conf` (PostgreSQL's documentation, "The pg_hba.conf File", as
-//! of PostgreSQL 16). The first rule that fits a connection counts, whatever comes of it; nobody comes in without one.
+//! Client authentication rules in the format of `pg_hba.conf` (PostgreSQL's documentation, "The pg_hba.conf
+//! File", as of PostgreSQL 16). The first rule that matches a connection counts, whatever its outcome. A
+//! connection without a matching rule is refused.
 //!
-//! A file is read whole or not at all. What cannot be answered here is refused when it is read: host names, and
-//! methods that ask others (GSSAPI, LDAP, PAM and their kin).
+//! A file is read whole or not at all. Entries without support are refused when the file is read: host names,
+//! and methods that ask other services (GSSAPI, LDAP, PAM and similar ones).
 
 mod address;
 mod ident;
@@ -21,22 +22,22 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use tokens::{Line, Token, lines, lines_of};
 
-/// What a client must prove.
+/// Proof that a client must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Nothing.
+    /// No proof is required.
     Trust,
-    /// It cannot.
+    /// None is accepted: the client is refused.
     Reject,
-    /// That it knows the password, by SCRAM-SHA-256.
+    /// Knowledge of the password, by SCRAM-SHA-256.
     ScramSha256,
-    /// That it knows the password, by MD5; by SCRAM-SHA-256 if that is how its secret is kept.
+    /// Knowledge of the password, by MD5; by SCRAM-SHA-256 if its secret is stored in that form.
     Md5,
-    /// The password as it is.
+    /// The password in clear text.
     Password,
-    /// That it has a certificate for the role.
+    /// A certificate for the role.
     Cert,
-    /// That its process belongs to the system's user for the role.
+    /// A client process of the system user that is mapped to the role.
     Peer,
 }
 
@@ -50,40 +51,40 @@ const METHODS: &[(&str, Method)] = &[
     ("peer", Method::Peer),
 ];
 
-/// What is asked of a client's certificate, beside the method.
+/// Requirement for a client's certificate, in addition to the method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certificate {
-    /// Nothing.
+    /// No requirement.
     #[default]
     Any,
-    /// It is there, signed by one that we know (`clientcert=verify-ca`).
+    /// A certificate signed by a known authority (`clientcert=verify-ca`).
     Signed,
-    /// And it is the role's (`clientcert=verify-full`, and the method `cert`).
+    /// A certificate that is also the role's (`clientcert=verify-full`, and the method `cert`).
     OfRole,
 }
 
-/// Who knocks.
+/// A connection that is matched against the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
-    /// Where it comes from.
+    /// Origin of the connection.
     pub origin: Origin,
-    /// It speaks TLS.
+    /// True if the client speaks TLS.
     pub encrypted: bool,
-    /// The database that it wants.
+    /// The requested database.
     pub database: &'a str,
-    /// It wants the server's log and no database.
+    /// True for a physical replication connection: the client wants the server's WAL and no database.
     pub replicates: bool,
-    /// The role that it wants to be.
+    /// The requested role.
     pub user: &'a str,
-    /// The roles that this one is a member of, itself too; `None`: nobody has been asked.
+    /// The roles that this one is a member of, itself included. `None`: they were not looked up.
     pub roles: Option<&'a BTreeSet<String>>,
 }
 
-/// Which rule counts depends on the roles that the caller's is a member of, and they were not given.
+/// Error: the matching rule depends on the memberships of the caller's role, and they were not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolesWanted;
 
-/// How a rule counts connections in.
+/// Kind of connections that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Local,
@@ -98,14 +99,14 @@ pub struct Rule {
     way: Way,
     databases: Vec<Name>,
     users: Vec<Name>,
-    /// From where, unless it is for Unix sockets.
+    /// Allowed addresses, unless the rule is for Unix sockets.
     hosts: Hosts,
-    /// What must be proven.
+    /// Required proof.
     pub method: Method,
-    /// What is asked of the certificate.
+    /// Requirement for the certificate.
     pub certificate: Certificate,
     map: Option<String>,
-    /// Its file and line, for the operator; empty if it is in no file.
+    /// File and line of the rule, for the operator; empty if it is in no file.
     pub at: String,
 }
 
@@ -117,7 +118,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// One method for processes of this machine, and one for everybody else.
+    /// Returns rules with one method for processes of this machine, and one for all other clients.
     pub fn by_origin(loopback: Method, elsewhere: Method) -> Rules {
         let rule = |way, hosts, method| Rule {
             way,
@@ -145,7 +146,7 @@ impl Rules {
         Self::of(file, lines(file), ident.map(lines))
     }
 
-    /// The same of files with these texts, of which the one of the rules is called `file`.
+    /// Parses files with these texts, of which the one of the rules is called `file`.
     ///
     /// # Errors
     /// Every mistake, with its file and line.
@@ -169,7 +170,7 @@ impl Rules {
         }
         if mistakes.is_empty() && rules.is_empty() {
             let file = file.display().to_string();
-            let message = "has no rule: nobody could come in".to_owned();
+            let message = "contains no rules; every connection would be rejected".to_owned();
             mistakes.push(Mistake { file, line: 0, key: String::new(), message });
         }
         mistakes.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
@@ -179,7 +180,7 @@ impl Rules {
     /// The rule that counts for this connection.
     ///
     /// # Errors
-    /// [`RolesWanted`], before rules that come later are looked at.
+    /// [`RolesWanted`], before later rules are read.
     pub fn rule(&self, caller: &Caller<'_>) -> Result<Option<&Rule>, RolesWanted> {
         for rule in &self.rules {
             if rule.fits(caller).ok_or(RolesWanted)? {
@@ -189,12 +190,13 @@ impl Rules {
         Ok(None)
     }
 
-    /// May the user of this name in the system or in a certificate be this role, as the rule's map says?
+    /// Returns true if the user of this name in the system or in a certificate may be this role, by the
+    /// rule's map.
     pub fn allow(&self, rule: &Rule, system: &str, role: &str) -> bool {
         self.maps.allow(rule.map.as_deref(), system, role)
     }
 
-    /// Where the first rule is that wants a certificate of its client.
+    /// Position of the first rule that requires a client certificate.
     pub fn wants_certificates(&self) -> Option<&str> {
         let first = self.rules.iter().find(|rule| rule.certificate != Certificate::Any);
         first.map(|rule| rule.at.as_str())
@@ -202,7 +204,8 @@ impl Rules {
 }
 
 impl Rule {
-    /// It counts for the caller; `None`: that depends on the roles that it is a member of.
+    /// Returns true if the rule matches the caller. `None`: that depends on the roles that the caller's role
+    /// is a member of.
     fn fits(&self, caller: &Caller<'_>) -> Option<bool> {
         let comes = match caller.origin {
             Origin::Local => self.way == Way::Local,
@@ -233,11 +236,11 @@ fn rule(line: &mut Line, maps: &Maps) -> Result<Rule, String> {
     let word = line.word("connection type")?;
     let way = match word.text.as_str() {
         "local" => Way::Local,
-        // Connections with GSSAPI's encryption there are none.
+        // There are no connections with GSSAPI encryption.
         "host" | "hostnogssenc" => Way::Host,
         "hostssl" => Way::HostSsl,
         "hostnossl" => Way::HostNoSsl,
-        "hostgssenc" => return Err("hostgssenc record cannot match: GSSAPI is not spoken here".to_owned()),
+        "hostgssenc" => return Err("hostgssenc record cannot match: GSSAPI is not supported".to_owned()),
         other => return Err(format!("invalid connection type \"{other}\"")),
     };
     let databases = line.fields.pop_front().ok_or("end-of-line before database specification")?;
@@ -270,7 +273,7 @@ fn method(word: &Token, way: Way) -> Result<Method, String> {
         None => {
             let known: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
             Err(format!(
-                "authentication method \"{}\" is not one of those here: {}",
+                "authentication method \"{}\" is not supported; supported methods: {}",
                 word.text,
                 known.join(", ")
             ))
@@ -278,7 +281,7 @@ fn method(word: &Token, way: Way) -> Result<Method, String> {
     }
 }
 
-/// Takes an option of a rule in.
+/// Applies an option of a rule.
 fn set(rule: &mut Rule, option: &Token, maps: &Maps) -> Result<(), String> {
     let (name, value) = option
         .text
@@ -294,7 +297,7 @@ fn set(rule: &mut Rule, option: &Token, maps: &Maps) -> Result<(), String> {
                 );
             }
             if !maps.has(map) {
-                return Err(format!("auth_ident_file has no line of the map \"{map}\""));
+                return Err(format!("auth_ident_file has no line for map \"{map}\""));
             }
             rule.map = Some(map.to_owned());
         }
@@ -311,7 +314,7 @@ fn set(rule: &mut Rule, option: &Token, maps: &Maps) -> Result<(), String> {
         ("clientcert", value) => return Err(format!("invalid value for clientcert: \"{value}\"")),
         ("clientname", "CN") if rule.way == Way::HostSsl => {}
         ("clientname", _) => {
-            return Err("clientname=CN is what there is here, for \"hostssl\" rows".to_owned());
+            return Err("only clientname=CN is supported, in \"hostssl\" rows".to_owned());
         }
         (name, _) => return Err(format!("unrecognized authentication option name: \"{name}\"")),
     }

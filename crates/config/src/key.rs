@@ -1,4 +1,4 @@
-//! What a key of the file is, and how its entry in the table is written.
+//! A key of the file, and the form of its entry in the table.
 
 use super::value::Read;
 use super::{Choice, Config, Server};
@@ -7,20 +7,20 @@ use toml::de::DeValue;
 
 /// One key of the file.
 pub struct Key {
-    /// Where it stands.
+    /// Table of the key.
     pub place: Place,
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
-    /// What is meant when the file leaves it out, as the file would write it; empty if it must be given.
+    /// Default when the file leaves the key out, as the file would write it; empty if the key is required.
     pub default: &'static str,
-    /// `RELOAD` takes a new value over; otherwise it counts from the next start.
+    /// True if `RELOAD` applies a new value; otherwise it takes effect at the next start.
     pub reloads: bool,
-    /// What it is for, in one or two sentences.
+    /// Description of its purpose, in one or two sentences.
     pub doc: &'static str,
     pub(super) set: Set,
 }
 
-/// Where a key may stand.
+/// Table in which a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// At the top of the file.
@@ -39,6 +39,8 @@ pub enum Place {
     User,
     /// In `[procedure."SCHEMA.NAME"]`.
     Procedure,
+    /// In `[debug]`: for tests and experiments.
+    Debug,
 }
 
 impl Place {
@@ -53,12 +55,13 @@ impl Place {
             Self::Database => "database",
             Self::User => "user",
             Self::Procedure => "procedure",
+            Self::Debug => "debug",
         }
     }
 }
 
 impl Key {
-    /// Whether it may stand there.
+    /// Returns true if the key may stand there.
     pub(super) fn stands_in(&self, place: Place) -> bool {
         self.place == place || self.place == Place::Choice && matches!(place, Place::Database | Place::User)
     }
@@ -66,7 +69,7 @@ impl Key {
 
 type Reads<T> = fn(&mut T, &DeValue<'_>) -> Read<()>;
 
-/// How a value is read into its place.
+/// Reader of a value into its field.
 #[derive(Clone, Copy)]
 pub(super) enum Set {
     Global(Reads<Config>),
@@ -82,6 +85,15 @@ pub(super) const fn global(
     set: Reads<Config>,
 ) -> Key {
     Key { place: Place::Global, name, default, reloads: false, doc, set: Set::Global(set) }
+}
+
+pub(super) const fn debug(
+    name: &'static str,
+    default: &'static str,
+    doc: &'static str,
+    set: Reads<Config>,
+) -> Key {
+    Key { place: Place::Debug, ..global(name, default, doc, set) }
 }
 
 pub(super) const fn reloaded_server(

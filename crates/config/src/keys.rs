@@ -1,5 +1,5 @@
-//! The table of keys: name, default, what it is for, and how it is read. The only place that knows them; the manual's
-//! table is generated from it.
+//! The table of keys: name, default, purpose, and reader. The only place that knows them; the manual's table
+//! is generated from it.
 
 mod words;
 
@@ -7,15 +7,15 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 pub use super::key::{Key, Place};
-use super::key::{choice, choice_in, global, procedure, reloaded, reloaded_server, server};
+use super::key::{choice, choice_in, debug, global, procedure, reloaded, reloaded_server, server};
 use super::value::{
     Read, declared, default, duration, flag, least_duration, networks, number, one_of, share, shown, size,
     tables, text, texts,
 };
-use super::{Choice, LogFormat, Server};
+use super::{Choice, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
-use words::{AUTH_TYPES, GRAINS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design};
+use words::{AUTH_TYPES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design};
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -25,7 +25,8 @@ pub const ALIASES: &[(&str, &str)] =
 pub fn find(place: Place, name: &str) -> Option<&'static Key> {
     let alias = ALIASES.iter().find(|(alias, _)| place == Place::Global && *alias == name);
     let name = alias.map_or(name, |(_, name)| name);
-    KEYS.iter().find(|key| key.stands_in(place) && key.name == name)
+    let former = || (place == Place::Global).then(|| former_names::find(name)).flatten();
+    KEYS.iter().find(|key| key.stands_in(place) && key.name == name).or_else(former)
 }
 
 /// A key's default as `SHOW CONFIG` writes values: without quotes.
@@ -33,10 +34,10 @@ pub fn shown_default(key: &Key) -> String {
     shown(&default(key.default))
 }
 
-/// The name that was probably meant.
+/// Returns the name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     let names = KEYS.iter().filter(|key| key.stands_in(place)).map(|key| key.name);
-    let tables = ["primary", "standby", "replica", "database", "user", "procedure"]
+    let tables = ["primary", "standby", "replica", "database", "user", "procedure", "debug"]
         .into_iter()
         .filter(|_| place == Place::Global);
     let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
@@ -45,7 +46,7 @@ pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// A lease is long enough to be renewed a few times, or there is none.
+/// Reads a lease: long enough to be renewed a few times, or none.
 fn lease(value: &DeValue<'_>) -> Read<Duration> {
     let lease = duration(value)?;
     let fits = lease.is_zero() || (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease);
@@ -54,6 +55,11 @@ fn lease(value: &DeValue<'_>) -> Read<Duration> {
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+
+/// Reads the setting, whose former name had a boolean.
+fn offload(value: &DeValue<'_>) -> Read<bool> {
+    value.as_bool().map_or_else(|| one_of(value, OFFLOADS), Ok)
+}
 
 /// Every key.
 pub static KEYS: &[Key] = &[
@@ -226,12 +232,12 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.writers, one_of(value, WRITERS).map(Some)),
     )),
     global(
-        "lease_time",
+        "leader_lease_timeout",
         "\"0s\"",
         "Time without a sign of the leading Consort after which another one takes over \
          ([how](operate/high-availability.md)). The same value in all Consorts. `\"0s\"`: takeover only \
          after its connection ended.",
-        |config, value| put(&mut config.lease_time, lease(value)),
+        |config, value| put(&mut config.leader_lease_timeout, lease(value)),
     ),
     reloaded(global(
         "consistency",
@@ -252,25 +258,25 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.consistency.read_only_snapshots, flag(value).map(Some)),
     )),
     global(
-        "proof_limit",
+        "proof_timeout",
         "\"5ms\"",
         "Maximum wait for the proof of a standby's answer, and for a standby to replay. After it the read \
          runs on the primary. [Longer](#waiting-times) on a slow primary.",
-        |config, value| put(&mut config.proof_limit, duration(value)),
+        |config, value| put(&mut config.proof_timeout, duration(value)),
     ),
     global(
-        "wait_limit",
+        "replica_wait_timeout",
         "\"5s\"",
         "Maximum wait of a read for a replica, of a commit for its slot, of a statement for its tables. \
          After it the client gets 40001 ([details](#waiting-times)).",
-        |config, value| put(&mut config.wait_limit, duration(value)),
+        |config, value| put(&mut config.replica_wait_timeout, duration(value)),
     ),
     global(
-        "acknowledged_by",
+        "commit_replica_quorum",
         "0",
         "In designs with commit slots: number of replicas that must show a commit before its client is \
          answered. After `replica_wait_timeout` the client gets 40003; the commit stands.",
-        |config, value| put(&mut config.acknowledged_by, number(value, 0, 1_000)),
+        |config, value| put(&mut config.commit_replica_quorum, number(value, 0, 1_000)),
     ),
     reloaded(global(
         "max_clients",
@@ -433,34 +439,34 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.standby_connections, number(value, 1, 10_000)),
     ),
     global(
-        "analysis_cache",
+        "analysis_cache_size",
         "\"16MB\"",
         "Memory for analysed statements. Consort analyses a statement again if it is not in the cache.",
         |config, value| put(&mut config.analysis_cache_bytes, size(value, 64 << 10)),
     ),
     global(
-        "freshness_rows",
+        "freshness_index_rows",
         "917504",
         "Number of rows whose last change is remembered. For other rows, the newest forgotten change of \
          their table counts.",
-        |config, value| put(&mut config.freshness_rows, number(value, 1_000, 100_000_000)),
+        |config, value| put(&mut config.freshness_index_rows, number(value, 1_000, 100_000_000)),
     ),
     global(
-        "held_answer",
+        "max_held_result_size",
         "\"64kB\"",
         "Maximum part of a standby's result that Consort buffers until it is proven. The rest of a longer \
          result waits in the network.",
         |config, value| put(&mut config.held_answer_bytes, size(value, 1 << 10)),
     ),
     global(
-        "fed_buffer",
+        "replication_buffer_size",
         "\"256MB\"",
         "Memory per database for committed rows that a logical replica has not flushed yet. A larger \
          backlog is spilled to disk.",
         |config, value| put(&mut config.fed_buffer_bytes, size(value, 1 << 20)),
     ),
     global(
-        "fed_archive",
+        "replication_spill_size",
         "\"4GB\"",
         "Disk space per database for the spilled replication backlog, in `TMPDIR` or `/var/tmp`. \
          `\"0B\"`: no spilling. A replica beyond it is [copied again](#replication-backlog).",
@@ -487,7 +493,7 @@ pub static KEYS: &[Key] = &[
          statements. Smaller ones travel as rows, which is cheaper for replicas.",
         |config, value| put(&mut config.statement_rows, number(value, 1, 1_000_000_000)),
     ),
-    global(
+    debug(
         "footprint_grain",
         "\"row\"",
         "For experiments: granularity of conflict checks for reads: `row` (tables, columns, and rows by \
@@ -495,21 +501,21 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.footprint_grain, one_of(value, GRAINS)),
     ),
     global(
-        "reads_in_blocks",
-        "true",
+        "offload_in_transactions",
+        "\"locked\"",
         "Offload of reads in read-write transactions: `locked` runs each on a standby, with its table \
          locks held on the primary; `off` keeps them on the primary \
          ([details](#reads-in-read-write-transactions)).",
-        |config, value| put(&mut config.reads_in_blocks, flag(value)),
+        |config, value| put(&mut config.offload_in_transactions, offload(value)),
     ),
     global(
-        "harmless_functions",
+        "replica_safe_functions",
         "[]",
         "Functions (`schema.name`) and extensions (`name`) that may run on a replica. Functions that are \
          not IMMUTABLE also need [declared tables](offload.md#user-defined-functions).",
-        |config, value| put(&mut config.harmless_functions, texts(value)),
+        |config, value| put(&mut config.replica_safe_functions, texts(value)),
     ),
-    global(
+    debug(
         "shadow",
         "\"\"",
         "For tests: file with a line per standby answer that differs from the primary's. Each offloaded \
@@ -582,11 +588,11 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.log_client_stalls, duration(value)),
     )),
     reloaded(global(
-        "drain_time",
+        "shutdown_drain_timeout",
         "\"30s\"",
         "Time for open transactions to finish after SIGTERM or SHUTDOWN, before their clients are \
          disconnected.",
-        |config, value| put(&mut config.drain_time, duration(value)),
+        |config, value| put(&mut config.shutdown_drain_timeout, duration(value)),
     )),
     server(Place::Primary, "name", "\"primary\"", "The node's name in output of Consort.", set_name),
     server(Place::Primary, "host", "", "Host name, address, or directory of the Unix socket.", set_host),
@@ -740,7 +746,7 @@ pub static KEYS: &[Key] = &[
     ),
 ];
 
-/// No limit of connections or clients is larger.
+/// Maximum of any limit of connections or clients.
 const MOST_CONNECTIONS: usize = 100_000;
 
 fn set_consistency(choice: &mut Choice, value: &DeValue<'_>) -> Read<()> {
@@ -766,13 +772,13 @@ fn set_port(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
     put(&mut server.port, number(value, 1, u16::MAX))
 }
 
-/// Puts a value into its place, if it could be read.
+/// Stores a value in its field, if it could be read.
 fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
     Ok(())
 }
 
-/// `host:port`, an IPv6 address in brackets.
+/// Checks `host:port`, with an IPv6 address in brackets.
 fn check_address(address: &str) -> Read<()> {
     let port = address
         .rsplit_once(':')

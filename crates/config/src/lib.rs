@@ -1,10 +1,11 @@
-//! The configuration: one TOML file, one table of keys ([`keys::KEYS`]) from which the file is read, checked, shown and
-//! documented.
+//! The configuration: one TOML file, one table of keys ([`keys::KEYS`]) from which the file is read, checked,
+//! shown and documented.
 //!
-//! A file is read whole or not at all: every mistake in it is named with file, line and key, and with what would be
-//! right. Keys that the file leaves out have the table's defaults, which are read by the same code as the file.
+//! A file is read whole or not at all: every mistake in it is named with file, line, key and remedy. Keys
+//! that the file leaves out have the table's defaults, which are read by the same code as the file.
 
 pub mod auth_file;
+mod former_names;
 pub mod hba;
 mod key;
 pub mod keys;
@@ -16,6 +17,8 @@ mod reload;
 pub mod statement_log;
 mod validation;
 mod value;
+
+pub use former_names::{FormerName, former_names};
 
 use crate::hba::{Method, Rules};
 use crate::pooling::{Pooling, Pools, Said};
@@ -44,42 +47,42 @@ use toml::de::{DeTable, DeValue};
 use key::Set;
 use keys::{Key, Place};
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Addresses on which clients are awaited, `host:port`.
     pub listen: Vec<String>,
     /// Folder of the Unix socket for clients, with the first listening port in its name as PostgreSQL has it.
     pub unix_socket_dir: Option<PathBuf>,
-    /// How clients prove who they are.
+    /// Authentication method of clients.
     pub auth_type: AuthType,
-    /// Rules who may come in, and how, in the format of `pg_hba.conf`.
+    /// Client authentication rules in the format of `pg_hba.conf`.
     pub auth_hba_file: Option<PathBuf>,
     /// Maps that the rules name, in the format of `pg_ident.conf`.
     pub auth_ident_file: Option<PathBuf>,
     /// Roles and their secrets, in PgBouncer's format.
     pub auth_file: Option<PathBuf>,
-    /// The role as which secrets of other roles are asked for; empty: they are not.
+    /// The role that queries the secrets of other roles; empty: no queries.
     pub auth_user: String,
-    /// What is asked then.
+    /// Query for the secret in that case.
     pub auth_query: String,
-    /// In which database.
+    /// Database of these queries.
     pub auth_dbname: String,
     /// PEM file with the certificate chain for clients.
     pub tls_certificate: Option<PathBuf>,
-    /// PEM file with its key.
+    /// PEM file with the certificate's key.
     pub tls_key: Option<PathBuf>,
-    /// PEM file with the certificates whose signature counts on those of clients.
+    /// PEM file with the authorities that sign client certificates.
     pub client_tls_ca: Option<PathBuf>,
-    /// Clients without TLS are refused.
+    /// True if clients without TLS are refused.
     pub tls_required: bool,
-    /// What is asked of the servers' certificates; `None`: connections to servers are not encrypted.
+    /// Requirements for the servers' certificates. `None`: connections to servers are not encrypted.
     pub server_tls: Option<Checks>,
-    /// PEM file with the certificates whose signature counts there.
+    /// PEM file with the authorities that sign server certificates.
     pub server_tls_ca: Option<PathBuf>,
     /// PEM file with the certificate chain for servers.
     pub server_tls_certificate: Option<PathBuf>,
-    /// PEM file with its key.
+    /// PEM file with the key of the certificate for servers.
     pub server_tls_key: Option<PathBuf>,
     /// The role with which Consort itself watches the nodes.
     pub control_user: String,
@@ -87,86 +90,89 @@ pub struct Config {
     pub primary: Server,
     /// The standbys.
     pub standbys: Vec<Server>,
-    /// The replicas that Consort feeds.
+    /// The logical replicas.
     pub replicas: Vec<Server>,
     design: Option<Design>,
     writers: Option<Writers>,
-    /// Databases that are followed, so that their reads may leave; `*` is all.
+    /// Databases that are followed, so that their reads may be offloaded; `*` is all.
     pub databases: Vec<String>,
-    /// A database that is not attached is attached when it is first used.
+    /// True if a database is attached automatically at its first use.
     pub attach_on_first_use: bool,
-    /// What a session has that asks for nothing else, by database and by user too.
+    /// Consistency of a session that requests none, and has none by database or user.
     pub consistency: Choice,
-    /// What is said of some databases.
+    /// Consistency choices by database.
     pub database_choices: BTreeMap<String, Choice>,
-    /// What is said of some users; it wins.
+    /// Consistency choices by user; a user's choice wins.
     pub user_choices: BTreeMap<String, Choice>,
-    /// How long it leads behind the last word of the primary, among several; zero: until it hears of another one.
-    pub lease_time: Duration,
+    /// Time for which it leads after the primary's last answer, among several Consorts. Zero: until another
+    /// Consort leads.
+    pub leader_lease_timeout: Duration,
     /// Procedures and functions with the tables that they touch.
     pub procedures: Vec<Procedure>,
-    /// How long an answer is held until it is proven.
-    pub proof_limit: Duration,
-    /// How long a read waits for a replica, and a commit for its turn, where the design has them wait.
-    pub wait_limit: Duration,
-    /// So many replicas show a commit before its client hears of it, where the design has commits take turns.
-    pub acknowledged_by: usize,
-    /// Clients at one time.
+    /// Maximum time for which an answer is held until it is proven.
+    pub proof_timeout: Duration,
+    /// Maximum wait of a read for a replica, and of a commit for its turn, where the design has them wait.
+    pub replica_wait_timeout: Duration,
+    /// Number of replicas that show a commit before its client receives the answer, where the design has
+    /// commits take turns.
+    pub commit_replica_quorum: usize,
+    /// Maximum number of clients.
     pub max_clients: usize,
-    /// Clients of one address at one time; 0: no bound of its own.
+    /// Maximum number of clients of one address. 0: no separate limit.
     pub max_clients_per_address: usize,
-    /// How long a client may take to log in.
+    /// Maximum duration of a client's log-in.
     pub login_time: Duration,
-    /// Clients of one address that may be logging in at one time; 0: no bound.
+    /// Maximum number of clients of one address that are logging in. 0: no limit.
     pub max_half_open_per_address: usize,
-    /// Networks of balancers that say by the PROXY protocol who their clients are.
+    /// Networks of balancers that send the addresses of their clients by the PROXY protocol.
     pub proxy_protocol_from: Vec<IpNet>,
-    /// How clients come to their connections at the primary, as far as nothing is said of their database or user.
+    /// Pooling of connections at the primary, unless set for a database or user.
     pub pool: Pooling,
-    /// Connections to one standby.
+    /// Maximum connections to one standby.
     pub standby_connections: usize,
     /// Bytes of the analysis cache.
     pub analysis_cache_bytes: usize,
     /// Rows that the freshness index remembers.
-    pub freshness_rows: usize,
-    /// Bytes of an answer that are held until it is proven.
+    pub freshness_index_rows: usize,
+    /// Maximum bytes of an answer that are held until it is proven.
     pub held_answer_bytes: usize,
-    /// Bytes of rows that are kept for replicas.
+    /// Maximum bytes of rows that are kept in memory for replicas.
     pub fed_buffer_bytes: usize,
-    /// The same in files.
+    /// Maximum bytes of rows that are kept in files for replicas.
     pub fed_archive_bytes: usize,
-    /// What becomes of DDL that replicas cannot run with the same effect.
+    /// Handling of DDL that replicas cannot run with the same effect.
     pub unreplicable_ddl: UnreplicableDdl,
-    /// Connections on which a replica that is behind executes at once.
+    /// Connections on which a replica that lags applies concurrently.
     pub apply_connections: usize,
-    /// Where the design has statements travel: a transaction that wrote fewer rows travels as rows.
+    /// Minimum rows of a transaction that travels as statements, where the design replicates statements: a
+    /// smaller one travels as rows.
     pub statement_rows: u64,
-    /// What footprints tell apart at most.
+    /// Finest grain of footprints.
     pub footprint_grain: Grain,
-    /// Statements of blocks that may write may leave the primary.
-    pub reads_in_blocks: bool,
-    /// Functions and extensions that are declared harmless.
-    pub harmless_functions: Vec<String>,
-    /// Report of shadow mode, for tests.
+    /// True if statements of blocks that may write may be offloaded.
+    pub offload_in_transactions: bool,
+    /// Functions and extensions that are declared safe at replicas.
+    pub replica_safe_functions: Vec<String>,
+    /// Report file of shadow mode, for tests.
     pub shadow: Option<PathBuf>,
     /// Name of the console's database.
     pub console_database: String,
-    /// Who may command in the console.
+    /// Users that may run commands in the console.
     pub admin_users: Vec<String>,
-    /// Who may look in the console.
+    /// Users that may read the console.
     pub stats_users: Vec<String>,
     /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub metrics_listen: Option<String>,
-    /// The least level that is logged.
+    /// Minimum level that is logged.
     pub log_level: String,
-    /// Lines for people or for programs.
+    /// Format of log lines: text or JSON.
     pub log_format: LogFormat,
-    /// Which statements have a line in the log.
+    /// Statements that are logged.
     pub statement_log: StatementLog,
-    /// A client that takes nothing of its answer for so long is named in the log; zero: none is.
+    /// Time after which a client that does not read its answer is named in the log. Zero: never.
     pub log_client_stalls: Duration,
-    /// How long open transactions may go on at shut-down.
-    pub drain_time: Duration,
+    /// Maximum time for which open transactions may go on at shut-down.
+    pub shutdown_drain_timeout: Duration,
     /// Every global key's value as the file (or the default) has it.
     written: BTreeMap<&'static str, Written>,
     /// Folder of the file: relative paths in it start there.
@@ -176,9 +182,9 @@ pub struct Config {
 /// A value of a global key.
 #[derive(Clone, Debug)]
 struct Written {
-    /// As a file has it,
+    /// Value as a file has it.
     source: String,
-    /// and as `SHOW CONFIG` has it.
+    /// Value as `SHOW CONFIG` has it.
     shown: String,
 }
 
@@ -188,61 +194,61 @@ impl Written {
     }
 }
 
-/// How clients prove who they are.
+/// Authentication method of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthType {
     /// SCRAM-SHA-256, with secrets or keys from the `auth_file`.
     #[default]
     Scram,
-    /// The salted MD5 hash of old.
+    /// The salted MD5 hash of former versions.
     Md5,
-    /// The password in clear; sensible under TLS only.
+    /// The password in clear text; sensible under TLS only.
     Password,
-    /// Nobody is asked who comes from this machine.
+    /// Clients from this machine need no proof.
     Trust,
-    /// As the first rule says that fits, in the `auth_hba_file`.
+    /// The method of the first matching rule in the `auth_hba_file`.
     Hba,
 }
 
-/// The form of log lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text.
     #[default]
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// What the parser says of a key that is there twice.
+/// The parser's message for a key that stands twice in the file.
 const DUPLICATE: &str = "duplicate key";
 
-/// What goes with `auth_type`.
+/// Keys that belong to `auth_type`.
 const WITH_AUTH_TYPE: [&str; 4] = ["auth_hba_file", "auth_ident_file", "auth_file", "auth_user"];
 
 /// One PostgreSQL server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
-    /// Its name in Consort's words.
+    /// Name of the server in Consort.
     pub name: String,
     /// Host name, address, or folder of its socket.
     pub host: String,
-    /// Its port.
+    /// Port of the server.
     pub port: u16,
-    /// Its share of the reads, against the other nodes'.
+    /// Share of the reads, relative to the other nodes.
     pub weight: u32,
-    /// The tables that it is to have.
+    /// Tables that the replica receives.
     pub tables: Chosen,
 }
 
-/// What sessions of a database or of a user begin with, and how they come to their connections, as far as it is said.
+/// Initial settings and pooling of the sessions of a database or of a user, as far as they are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// `consort.consistency`.
     pub consistency: Option<Consistency>,
     /// `consort.read_only_snapshots`.
     pub read_only_snapshots: Option<bool>,
-    /// Their connections at the primary.
+    /// Pooling of the connections at the primary.
     pub pool: Said,
 }
 
@@ -255,7 +261,7 @@ pub struct Mistake {
     pub line: usize,
     /// The key with its table, empty if none is meant.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// Cause of the mistake, and the remedy.
     pub message: String,
 }
 
@@ -279,7 +285,8 @@ pub fn in_one(mistakes: &[Mistake]) -> String {
     mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The folder of a file, from the root on: programs that are given a path of the configuration run in another folder.
+/// The folder of a file, from the root on: programs that are given a path of the configuration run in another
+/// folder.
 fn folder_of(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     whole.parent().unwrap_or(Path::new("/")).to_owned()
@@ -318,8 +325,8 @@ impl Config {
         if reader.mistakes.is_empty() { Ok(config) } else { Err(reader.mistakes) }
     }
 
-    /// What a session in this database and of this user begins with. The user's choice wins over the database's, as
-    /// PostgreSQL's ALTER ROLE wins over ALTER DATABASE.
+    /// Initial settings of a session in this database and of this user. The user's choice wins over the
+    /// database's, as PostgreSQL's ALTER ROLE wins over ALTER DATABASE.
     pub fn defaults(&self, database: &str, user: &str) -> Own {
         let by_database = self.database_choices.get(database).copied().unwrap_or_default();
         let by_user = self.user_choices.get(user).copied().unwrap_or_default();
@@ -344,7 +351,7 @@ impl Config {
         }
     }
 
-    /// Who may come in, and what must be proven; the error is a sentence for a person.
+    /// Client authentication rules. The error is a sentence for a person.
     pub fn rules(&self) -> Result<Rules, String> {
         let method = match self.auth_type {
             AuthType::Scram | AuthType::Trust | AuthType::Hba => Method::ScramSha256,
@@ -358,26 +365,27 @@ impl Config {
         let rules =
             Rules::read(file, self.auth_ident_file.as_deref()).map_err(|mistakes| in_one(&mistakes))?;
         match rules.wants_certificates().filter(|_| self.client_tls_ca.is_none()) {
-            Some(at) => Err(format!("{at}: asks for certificates of clients: set client_tls_ca")),
+            Some(at) => Err(format!("{at}: client certificate authentication needs client_tls_ca")),
             None => Ok(rules),
         }
     }
 
-    /// Certificate chain and key for clients, if they may use TLS, and whose signature counts on their own certificates.
+    /// Certificate chain and key for clients, if they may use TLS, and the authorities of their own
+    /// certificates.
     pub fn tls(&self) -> Option<(&Path, &Path, Option<&Path>)> {
         let (chain, key) = self.tls_certificate.as_deref().zip(self.tls_key.as_deref())?;
         Some((chain, key, self.client_tls_ca.as_deref()))
     }
 
-    /// How connections to servers are encrypted; the error is a sentence for a person.
+    /// Encryption of connections to servers. The error is a sentence for the operator.
     pub fn tls_to_servers(&self) -> Result<Option<Tls>, String> {
         let Some(checks) = self.server_tls else { return Ok(None) };
         let certificate = self.server_tls_certificate.as_deref().zip(self.server_tls_key.as_deref());
         Tls::new(checks, self.server_tls_ca.as_deref(), certificate).map(Some)
     }
 
-    /// How clients come to their connections at the primary. Where statements are ordered before they are executed, each has its
-    /// own.
+    /// Pooling of connections at the primary. If statements are ordered before they are executed, each client
+    /// has a connection of its own.
     pub fn pools(&self) -> Pools {
         let said = |choices: &BTreeMap<String, Choice>| {
             choices.iter().map(|(name, choice)| (name.clone(), choice.pool)).collect()
@@ -395,22 +403,22 @@ impl Config {
         self.design.unwrap_or(design::CONSORT)
     }
 
-    /// Who writes at the primary.
+    /// Allowed writers at the primary.
     pub fn writers(&self) -> Writers {
         self.writers.unwrap_or(Writers::Anywhere)
     }
 
-    /// Whether everybody who writes does so through Consort, as it is said.
+    /// Returns true if all writers go through Consort, according to the configuration.
     pub fn writers_go_through(&self) -> bool {
         self.writers() == Writers::ThroughConsort
     }
 
-    /// The nodes that reads may leave for: the standbys, and behind them the replicas.
+    /// The nodes that reads may be offloaded to: the standbys, followed by the replicas.
     pub fn read_nodes(&self) -> impl Iterator<Item = &Server> {
         self.standbys.iter().chain(&self.replicas)
     }
 
-    /// True if this database is followed, so that its reads may leave the primary.
+    /// Returns true if this database is followed, so that its reads may be offloaded.
     pub fn follows(&self, database: &str) -> bool {
         self.databases.iter().any(|name| name == "*" || name == database)
     }
@@ -421,20 +429,21 @@ impl Config {
         named.filter(|name| !there.contains(name)).map(String::as_str)
     }
 
-    /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that counts from
-    /// the next start is not shown before ([`Config::until_start`]).
+    /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that
+    /// takes effect at the next start is not shown before ([`Config::until_start`]).
     pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
-        let global = keys::KEYS.iter().filter(|key| key.place == Place::Global);
+        let global = keys::KEYS.iter().filter(|key| matches!(key.place, Place::Global | Place::Debug));
         global.map(|key| (key, self.written[key.name].shown.as_str()))
     }
 
-    /// A global key has its default, as far as a file can tell.
+    /// Returns true if a global key has its default, as far as a file can show.
     pub fn is_default(&self, name: &str) -> bool {
         let default = keys::KEYS.iter().find(|key| key.place == Place::Global && key.name == name);
         default.is_some_and(|key| self.written[key.name].source == key.default)
     }
 
-    /// No more clients than this are let in, whatever `max_clients` says: `SHOW CONFIG` has the lower number.
+    /// Lowers the limit of clients to `most`, even if `max_clients` is higher: `SHOW CONFIG` has the lower
+    /// number.
     pub fn bound_clients(&mut self, most: usize) {
         if self.max_clients > most {
             self.max_clients = most;
@@ -443,13 +452,13 @@ impl Config {
         }
     }
 
-    /// A path in the file, none if it is empty; from the file's folder if it is relative.
+    /// Returns a path in the file, `None` if it is empty; from the file's folder if it is relative.
     fn path(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, String> {
         let text = value::text(value)?;
         Ok((!text.is_empty()).then(|| self.folder.join(text)))
     }
 
-    /// Every key has its default.
+    /// Returns the configuration in which every key has its default.
     fn with_defaults() -> Self {
         let mut config = Self { primary: Server::with_defaults(Place::Primary), ..Self::default() };
         for key in keys::KEYS {
@@ -488,7 +497,7 @@ impl Server {
     }
 }
 
-/// What the manual says, for a place where there is no manual to follow its links in: `[text](target)` is `text`.
+/// Returns the manual's text for output without links: `[text](target)` becomes `text`.
 fn without_links(doc: &str) -> String {
     let mut parts = doc.split("](");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -501,7 +510,7 @@ fn without_links(doc: &str) -> String {
     text
 }
 
-/// Those without a name are numbered.
+/// Names the servers that have no name, by number.
 fn name_all(servers: &mut [Server], place: Place) {
     for (at, server) in servers.iter_mut().enumerate().filter(|(_, server)| server.name.is_empty()) {
         server.name = format!("{}{}", place.table(), at + 1);
@@ -513,7 +522,7 @@ struct Reader<'a> {
     text: &'a str,
     file: String,
     mistakes: Vec<Mistake>,
-    /// The names that servers are given, and where.
+    /// The given names of servers, with table and position.
     names: Vec<(String, Place, usize)>,
 }
 
@@ -522,7 +531,7 @@ impl<'a> Reader<'a> {
         Self { text, file: path.display().to_string(), mistakes: Vec::new(), names: Vec::new() }
     }
 
-    /// The file's top: global keys, and the tables of servers, databases and users.
+    /// Reads the file's top: global keys, and the tables of servers, databases and users.
     fn file(&mut self, config: &mut Config, table: &DeTable<'_>) {
         for (name, value) in table {
             let at = name.span().start;
@@ -539,31 +548,48 @@ impl<'a> Reader<'a> {
                 }
                 ("user", DeValue::Table(tables)) => config.user_choices = self.choices(Place::User, tables),
                 ("procedure", DeValue::Table(tables)) => config.procedures = self.procedures(tables),
-                ("primary" | "standby" | "replica" | "database" | "user" | "procedure", _) => {
-                    let message = "is a table; docs/configuration.md shows one".to_owned();
+                ("debug", DeValue::Table(keys)) => {
+                    for (name, value) in keys {
+                        self.global(config, (Place::Debug, name.span().start), name.get_ref(), value);
+                    }
+                }
+                ("primary" | "standby" | "replica" | "database" | "user" | "procedure" | "debug", _) => {
+                    let message = "must be a table; see docs/configuration.md".to_owned();
                     self.mistake_at(at, name.get_ref(), message);
                 }
                 (name, DeValue::Table(_)) => self.unknown(at, "", name, Place::Global),
-                (name, _) => self.global(config, at, name, value),
+                (name, _) => {
+                    if let Some(new) = former_names::given_twice(table, name) {
+                        self.mistake_at(at, name, format!("is the former name of {new}, which is there too"));
+                    }
+                    self.global(config, (Place::Global, at), name, value);
+                }
             }
         }
     }
 
-    fn global(&mut self, config: &mut Config, at: usize, name: &str, value: &Spanned<DeValue<'_>>) {
-        let Some(key) = keys::find(Place::Global, name) else {
-            return self.unknown(at, "", name, Place::Global);
+    fn global(
+        &mut self,
+        config: &mut Config,
+        (place, at): (Place, usize),
+        name: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let Some(key) = keys::find(place, name) else {
+            return self.unknown(at, place.table(), name, place);
         };
         let Set::Global(set) = key.set else { return };
         match set(config, value.get_ref()) {
             Ok(()) => {
-                let source = &self.text[value.span()];
-                config.written.insert(key.name, Written::new(source, value.get_ref()));
+                let source = former_names::source(key, &self.text[value.span()]);
+                let value = DeValue::parse(&source).expect("the same value was read");
+                config.written.insert(key.name, Written::new(&source, value.get_ref()));
             }
             Err(message) => self.mistake_at(value.span().start, name, message),
         }
     }
 
-    /// A list of tables, or one.
+    /// Reads a list of tables, or one.
     fn servers(&mut self, place: Place, at: usize, servers: &DeValue<'_>) -> Vec<Server> {
         let mut read = Vec::new();
         let DeValue::Array(tables) = servers else {
@@ -575,7 +601,7 @@ impl<'a> Reader<'a> {
                 DeValue::Table(keys) => read.push(self.server(place, table.span().start, keys)),
                 _ => {
                     let name = place.table();
-                    self.mistake_at(at, name, format!("is a list of tables: write [[{name}]]"));
+                    self.mistake_at(at, name, format!("must be an array of tables; write [[{name}]]"));
                 }
             }
         }
@@ -601,7 +627,7 @@ impl<'a> Reader<'a> {
             }
         }
         if server.host.is_empty() {
-            let message = "host is missing: a name, an address, or the folder of a socket".to_owned();
+            let message = "host is missing; set a host name, an address or a socket directory".to_owned();
             self.mistake_at(at, place.table(), message);
         }
         server
@@ -631,7 +657,7 @@ impl<'a> Reader<'a> {
                     procedures.push(Procedure { schema, name, ..procedure });
                 }
                 None => {
-                    let message = "is named with its schema: [procedure.\"schema.name\"]".to_owned();
+                    let message = "must be qualified with its schema: [procedure.\"schema.name\"]".to_owned();
                     self.mistake_at(at, &format!("procedure.{full}"), message);
                 }
             }
@@ -639,7 +665,7 @@ impl<'a> Reader<'a> {
         procedures
     }
 
-    /// Tables with a name of their own: the name, its place in the file, and what was read.
+    /// Reads tables with a name of their own. Returns the name, its position in the file, and the content.
     fn named<T: Default>(
         &mut self,
         of: &str,
@@ -651,7 +677,7 @@ impl<'a> Reader<'a> {
         for (name, table) in tables {
             let (path, at) = (format!("{of}.{}", name.get_ref()), name.span().start);
             let DeValue::Table(table) = table.get_ref() else {
-                self.mistake_at(at, &path, format!("is a table: write [{path}]"));
+                self.mistake_at(at, &path, format!("must be a table; write [{path}]"));
                 continue;
             };
             let mut read = T::default();
@@ -669,7 +695,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// What only the whole file can tell.
+    /// Adds the mistakes that only the whole file can show.
     fn whole(&mut self, config: &Config) {
         for (key, message) in config.senseless() {
             self.mistakes.push(Mistake { file: self.file.clone(), line: 0, key: key.to_owned(), message });
@@ -677,7 +703,7 @@ impl<'a> Reader<'a> {
         self.names_apart(config);
     }
 
-    /// No two servers have one name. Of two that have, one at least was given it.
+    /// Reports a name that two servers have. At least one of the two was given in the file.
     fn names_apart(&mut self, config: &Config) {
         let all: Vec<&str> =
             config.read_nodes().chain([&config.primary]).map(|server| server.name.as_str()).collect();
@@ -685,7 +711,7 @@ impl<'a> Reader<'a> {
         let twice = self.names.iter().filter(|(name, ..)| !name.is_empty() && is_twice(name));
         if let Some((name, place, at)) = twice.max_by_key(|(.., at)| *at).cloned() {
             let key = format!("{}.name", place.table());
-            self.mistake_at(at, &key, format!("{name} is the name of two servers"));
+            self.mistake_at(at, &key, format!("duplicate server name {name}"));
         }
     }
 
@@ -693,7 +719,7 @@ impl<'a> Reader<'a> {
         let key = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
         let message = match keys::nearest(place, name) {
             Some(nearest) => format!("unknown key; did you mean {nearest}?"),
-            None => "unknown key; docs/configuration.md lists them all".to_owned(),
+            None => "unknown key; see docs/configuration.md for all keys".to_owned(),
         };
         self.mistake_at(at, &key, message);
     }

@@ -1,5 +1,5 @@
-//! The manual's table of keys, generated from [`KEYS`]: docs/configuration.md holds it between two marks, and a test
-//! compares.
+//! The manual's table of keys, generated from [`KEYS`]: docs/configuration.md holds it between two marks, and
+//! a test compares.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::keys::{KEYS, Place};
 /// The mark before the generated part of the manual.
 pub const BEGIN: &str = "<!-- generated from crates/config/src/keys.rs; the test that compares prints it -->";
 
-/// The mark behind it.
+/// The mark after the generated part.
 pub const END: &str = "<!-- end of the generated part -->";
 
 /// The tables, one per place, in Markdown.
@@ -22,6 +22,7 @@ pub fn tables() -> String {
         (Place::Database, "In `[database.NAME]` alone"),
         (Place::User, "In `[user.NAME]` alone"),
         (Place::Procedure, "In `[procedure.\"SCHEMA.NAME\"]`"),
+        (Place::Debug, "In `[debug]`, for tests and experiments"),
     ];
     let mut out = String::new();
     for (place, title) in places {

@@ -1,4 +1,4 @@
-//! Where a client comes from.
+//! Origin of a client.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,18 +1,18 @@
-//! How clients come to their connections at the primary: what holds for all, for one database, and for one user. Keys and
-//! meanings are PgBouncer's; the user's word wins over the database's, and that over the global one.
+//! Pooling of connections at the primary: settings of all clients, of one database, and of one user. Keys and
+//! meanings are PgBouncer's. A user's setting wins over the database's, and that over the global one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a client keeps its connection at the primary.
+/// Duration for which a client is assigned its connection at the primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolMode {
-    /// As long as it stays.
+    /// For the whole session.
     #[default]
     Session,
-    /// For a transaction, or as long as something of it lives there.
+    /// For a transaction, or for as long as the client is pinned.
     Transaction,
-    /// For a statement: it may not begin a transaction block.
+    /// For a statement: the client may not begin a transaction block.
     Statement,
 }
 
@@ -24,7 +24,7 @@ impl PoolMode {
         ("statement", PoolMode::Statement),
     ];
 
-    /// As the configuration has it.
+    /// Name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             PoolMode::Session => "session",
@@ -33,51 +33,51 @@ impl PoolMode {
         }
     }
 
-    /// Clients share their connections.
+    /// Returns true if clients share their connections.
     pub fn shares(self) -> bool {
         self != PoolMode::Session
     }
 }
 
-/// What holds for the clients of one user in one database; or for all, as far as nothing else is said of them. A limit of 0,
-/// and a time of zero, is none.
+/// Pooling settings for the clients of one user in one database, or the defaults for all clients. A limit of
+/// 0, and a time of zero, is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooling {
-    /// How long a client keeps its connection.
+    /// Duration for which a client is assigned its connection.
     pub mode: PoolMode,
-    /// Connections for one user in one database.
+    /// Maximum connections for one user in one database.
     pub size: usize,
-    /// So many are kept open, as long as a client is there that shares them.
+    /// Connections that stay open as long as a client shares them.
     pub min_size: usize,
-    /// So many more, once a client has waited for `reserve_wait`.
+    /// Additional connections, once a client has waited for `reserve_wait`.
     pub reserve: usize,
-    /// See `reserve`; zero: they are never used.
+    /// Wait after which the `reserve` is used. Zero: never.
     pub reserve_wait: Duration,
-    /// Connections in one database, whoever has them.
+    /// Maximum connections in one database, over all users.
     pub database_connections: usize,
-    /// Clients in one database.
+    /// Maximum clients in one database.
     pub database_clients: usize,
-    /// Connections of one user, wherever they are.
+    /// Maximum connections of one user, in all databases.
     pub user_connections: usize,
-    /// Clients of one user.
+    /// Maximum clients of one user.
     pub user_clients: usize,
-    /// A client waits no longer for a connection.
+    /// Maximum wait of a client for a connection.
     pub wait: Duration,
-    /// One that nobody has used for so long is closed.
+    /// Idle time after which a connection is closed.
     pub idle: Duration,
-    /// One that is older is closed when its client leaves it; zero: it is used once.
+    /// Age after which a connection is closed when its client leaves it. Zero: a connection is used once.
     pub life: Duration,
-    /// The primary lets somebody in within this time, or does not answer.
+    /// Maximum time for a log-in at the primary, after which it counts as not answering.
     pub connect: Duration,
-    /// Behind a log-in that has failed none is tried for so long.
+    /// Pause after a failed log-in before the next attempt.
     pub retry: Duration,
-    /// A client that asks for nothing leaves after so long: outside a transaction,
+    /// Time without a request outside a transaction, after which a client is disconnected.
     pub client_idle: Duration,
-    /// or inside one.
+    /// Time without a request inside a transaction, after which a client is disconnected.
     pub idle_transaction: Duration,
-    /// A transaction takes no longer.
+    /// Maximum duration of a transaction.
     pub transaction: Duration,
-    /// A statement takes no longer.
+    /// Maximum duration of a statement.
     pub query: Duration,
 }
 
@@ -106,7 +106,7 @@ impl Default for Pooling {
     }
 }
 
-/// What is said of one database, or of one user.
+/// Pooling settings of one database, or of one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// [`Pooling::mode`].
@@ -117,9 +117,9 @@ pub struct Said {
     pub min_size: Option<usize>,
     /// [`Pooling::reserve`].
     pub reserve: Option<usize>,
-    /// Connections in the database, or of the user.
+    /// Maximum connections in the database, or of the user.
     pub connections: Option<usize>,
-    /// Clients in the database, or of the user.
+    /// Maximum clients in the database, or of the user.
     pub clients: Option<usize>,
     /// [`Pooling::life`].
     pub life: Option<Duration>,
@@ -133,26 +133,26 @@ pub struct Said {
     pub query: Option<Duration>,
 }
 
-/// What is said of all, of databases and of users.
+/// Pooling settings of all clients, of databases and of users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pools {
-    /// Of all.
+    /// Defaults for all.
     pub all: Pooling,
-    /// Of databases, by name.
+    /// Settings of databases, by name.
     pub databases: BTreeMap<String, Said>,
-    /// Of users, by name.
+    /// Settings of users, by name.
     pub users: BTreeMap<String, Said>,
-    /// Each client has a connection of its own, whatever is said: the design wants it so.
+    /// True if each client has a connection of its own, in spite of other settings: the design requires it.
     pub alone: bool,
 }
 
 impl Pools {
-    /// This for everybody.
+    /// Returns these settings for all clients.
     pub fn of_all(all: Pooling) -> Pools {
         Pools { all, ..Pools::default() }
     }
 
-    /// A time limit is set for somebody.
+    /// Returns true if any client has a time limit.
     pub fn has_time_limits(&self) -> bool {
         let said = self.users.values().map(|said| {
             [said.client_idle, said.idle_transaction, said.transaction, said.query]
@@ -163,8 +163,8 @@ impl Pools {
         limits.any(|limit| !limit.is_zero())
     }
 
-    /// What holds for this user in this database. A client that keeps its connection is no part of the default size: it is
-    /// limited by what is said of its database or of itself.
+    /// Pooling settings of this user in this database. A pinned client is no part of the default size: it is
+    /// limited by the settings of its database or user.
     pub fn of(&self, database: &str, user: &str) -> Pooling {
         let by_database = self.databases.get(database).copied().unwrap_or_default();
         let by_user = self.users.get(user).copied().unwrap_or_default();

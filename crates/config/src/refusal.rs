@@ -1,12 +1,12 @@
-//! Why a setting, or a command in the console, is refused.
+//! Refusal of a setting, or of a command in the console.
 
-/// Why a command was not understood or not allowed.
+/// Reason why a command was not understood or not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// SQLSTATE.
+    /// SQLSTATE of the error.
     pub sqlstate: &'static str,
-    /// What is wrong.
+    /// Cause of the refusal.
     pub message: String,
-    /// What would be right.
+    /// Remedy.
     pub hint: String,
 }

@@ -1,11 +1,12 @@
-//! A reload: which settings count at once, which from the next start, and one setting that the console changes.
+//! A reload: settings that take effect at once, those that wait for the next start, and one setting that the
+//! console changes.
 
 use crate::key::{Key, Place, Set};
 use crate::{Config, Refusal, WITH_AUTH_TYPE, Written, keys, value, without_links};
 use toml::de::DeValue;
 
 impl Config {
-    /// What is another in a new reading of the file, and counts only from the next start.
+    /// Settings that differ in a new reading of the file, and take effect only at the next start.
     pub fn changed_until_start(&self, new: &Config) -> Vec<&'static str> {
         let keys = self.shown().zip(new.shown());
         let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
@@ -19,10 +20,10 @@ impl Config {
         all.map(|server| (server.name.as_str(), server.host.as_str(), server.port)).collect()
     }
 
-    /// Takes over from the running configuration what this one, read anew, cannot change before the next start: it is what the
-    /// process runs by.
+    /// Takes over from the running configuration the settings that this one, read again, cannot change before
+    /// the next start. The process still runs by them.
     pub fn until_start(&mut self, running: &Config) {
-        // How clients prove who they are changes as a whole.
+        // The authentication settings of clients change as a whole.
         let auth_changes = self.auth_type != running.auth_type;
         let stays = |key: &Key| !key.reloads || auth_changes && WITH_AUTH_TYPE.contains(&key.name);
         for key in keys::KEYS.iter().filter(|key| stays(key)) {
@@ -42,21 +43,23 @@ impl Config {
         }
     }
 
-    /// The same with another value of one global key that counts at once, written as in the file, or as PgBouncer has it: texts
-    /// without quotes, times as numbers of seconds, lists with commas.
+    /// Returns the configuration with another value of one global key that takes effect at once. The value is
+    /// written as in the file, or as PgBouncer has it: texts without quotes, times as numbers of seconds,
+    /// lists with commas.
     ///
     /// # Errors
-    /// There is no such key, it does not count at once, the value is not one of its own, or does not go with the others.
+    /// There is no such key, it does not take effect at once, the value is invalid, or contradicts the
+    /// others.
     pub fn with(&self, name: &str, written: &str) -> Result<Config, Refusal> {
         let refusal = |sqlstate, message: String, hint: String| Refusal { sqlstate, message, hint };
         let Some(key) = keys::find(Place::Global, name) else {
             let hint = keys::nearest(Place::Global, name);
-            let hint =
-                hint.map_or("SHOW CONFIG lists them all.".to_owned(), |near| format!("Did you mean {near}?"));
-            return Err(refusal("42704", format!("there is no setting \"{name}\""), hint));
+            let hint = hint
+                .map_or("SHOW CONFIG lists all settings.".to_owned(), |near| format!("Did you mean {near}?"));
+            return Err(refusal("42704", format!("setting \"{name}\" does not exist"), hint));
         };
         if !key.reloads {
-            let hint = "Change it in the configuration: it counts from the next start.".to_owned();
+            let hint = "Change it in the configuration file, then restart.".to_owned();
             return Err(refusal("55P02", format!("setting \"{name}\" cannot be changed now"), hint));
         }
         let Set::Global(set) = key.set else { unreachable!("it is a global key") };

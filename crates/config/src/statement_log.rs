@@ -1,16 +1,16 @@
-//! Which statements have a line in the log.
+//! Selection of the statements that are logged.
 
 use std::time::Duration;
 
-/// Of which statements the log says where they ran, and why.
+/// Statements whose route is logged, with the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing {
-    /// Of none.
+    /// No statement.
     #[default]
     None,
-    /// Of those that read, or begin as what reads does, and ran at the primary.
+    /// Statements that read, or begin as reading ones do, and ran at the primary.
     Primary,
-    /// Of all.
+    /// All statements.
     All,
 }
 
@@ -20,33 +20,34 @@ impl Routing {
         &[("none", Routing::None), ("primary", Routing::Primary), ("all", Routing::All)];
 }
 
-/// Which statements have a line in the log.
+/// Selection of the statements that are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StatementLog {
-    /// Those that went there.
+    /// Statements by the place where they ran.
     pub routing: Routing,
-    /// Of these this share, from 0 to 1.
+    /// Share of these statements that is logged, from 0 to 1.
     pub sample_rate: f64,
-    /// Those that took so long, and each of them.
+    /// Minimum duration from which every statement is logged.
     pub min_duration: Option<Duration>,
 }
 
-/// Why a statement has a line.
+/// Reason why a statement is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// For where it ran.
+    /// Route of the statement.
     Route,
-    /// For how long it took.
+    /// Duration of the statement.
     Duration,
 }
 
 impl StatementLog {
-    /// Some may have one.
+    /// Returns true if any statement may be logged.
     pub fn is_on(&self) -> bool {
         self.routing != Routing::None || self.min_duration.is_some()
     }
 
-    /// Whether a statement that took so long has one. `stayed`: it is a read, or may be one, and ran at the primary.
+    /// Returns the reason to log a statement of this duration. `stayed`: it is a read, or may be one, and ran
+    /// at the primary.
     pub fn wants(&self, stayed: bool, took: Duration) -> Option<Wanted> {
         if self.min_duration.is_some_and(|least| took >= least) {
             return Some(Wanted::Duration);
@@ -60,7 +61,7 @@ impl StatementLog {
     }
 }
 
-/// Whether something happens that happens this often, from 0 to 1.
+/// Returns true at random, at this rate from 0 to 1.
 fn happens(rate: f64) -> bool {
     rand::random::<f64>() < rate
 }

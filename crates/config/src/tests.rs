@@ -1,4 +1,4 @@
-//! What the configuration takes, and how it refuses.
+//! Accepted configurations, and mistakes with their messages.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn what_is_left_out_has_its_default() {
         config.primary,
         Server { name: "primary".into(), host: "db1".into(), port: 5432, ..Server::default() }
     );
-    assert_eq!(config.proof_limit, Duration::from_millis(5));
+    assert_eq!(config.proof_timeout, Duration::from_millis(5));
     assert_eq!(config.held_answer_bytes, 65_536);
     assert_eq!(config.writers(), Writers::Anywhere);
     assert_eq!(config.design(), design::CONSORT);
@@ -91,7 +91,7 @@ fn one_key_is_set_as_a_file_or_as_pgbouncer_writes_it() {
     assert_eq!(set("pool_mode", "statement").unwrap().0, "statement");
     assert_eq!(set("stats_users", "ann, bob").unwrap().1.stats_users, ["ann", "bob"]);
     for (key, value, sqlstate, said) in [
-        ("max_client", "9", "42704", "there is no setting"),
+        ("max_client", "9", "42704", "setting \"max_client\" does not exist"),
         ("listen", "x", "55P02", "cannot be changed now"),
         ("max_clients", "none", "22023", "a whole number"),
         ("query_wait_timeout", "soon", "22023", "found \"soon\""),
@@ -112,9 +112,9 @@ fn what_is_set_goes_with_what_is_there() {
     let ruled = "auth_type = \"hba\"\nauth_hba_file = \"rules\"\n[primary]\nhost = \"db1\"\n";
     let scram = "auth_file = \"users.txt\"\n[primary]\nhost = \"db1\"\n";
     for (text, key, value, said) in [
-        (ruled, "auth_hba_file", "", "auth_hba_file and auth_type = \"hba\" are set together"),
-        (LEAST, "auth_hba_file", "rules", "auth_hba_file and auth_type = \"hba\" are set together"),
-        (LEAST, "auth_ident_file", "maps", "it needs auth_hba_file"),
+        (ruled, "auth_hba_file", "", "auth_hba_file and auth_type = \"hba\" must be set together"),
+        (LEAST, "auth_hba_file", "rules", "auth_hba_file and auth_type = \"hba\" must be set together"),
+        (LEAST, "auth_ident_file", "maps", "needs auth_hba_file"),
         (scram, "auth_file", "", "auth_file is missing"),
     ] {
         let refused = parse(text).unwrap().with(key, value).map(|_| ()).unwrap_err();
@@ -141,7 +141,7 @@ fn what_counts_from_the_next_start_stays_as_it_is() {
     assert_eq!((&*new.primary.host, &*new.standbys[0].host), ("db1", "a"));
     assert_eq!((new.max_clients, new.standbys[0].weight), (7, 5), "these count at once");
     assert_eq!(running.changed_until_start(&new), [""; 0]);
-    // What was not a default comes back too.
+    // A value that was not a default comes back too.
     let mut back = running.clone();
     let other = parse(&format!("{keys}{LEAST}{}", standby("a", 1))).unwrap();
     back.until_start(&other);
@@ -159,7 +159,7 @@ fn procedures_are_declared_by_their_whole_name() {
     assert_eq!((place.tables_read.text(), place.tables_written.text()), ("items", "orders, shop.lines"));
     assert!(nothing.name == "nothing" && nothing.tables_written.is_empty());
     for (wrong, said) in [
-        ("[procedure.place]\n", "named with its schema"),
+        ("[procedure.place]\n", "qualified with its schema"),
         ("[procedure.\"s.p\"]\ntables_read = \"a b\"\n", "a list of tables"),
         ("[procedure.\"s.p\"]\ntables_wriden = \"a\"\n", "did you mean tables_written?"),
         ("[procedur.\"s.p\"]\n", "did you mean procedure?"),
@@ -192,7 +192,7 @@ fn a_mistake_has_file_line_key_and_what_would_be_right() {
         mistakes(&format!("max_client = 5\nproof_limit = 2\nlisten = [\"x\"]\n{LEAST}prot = 1\n")),
         [
             "dir/consort.toml:1: max_client: unknown key; did you mean max_clients?",
-            "dir/consort.toml:2: proof_limit: expected a duration such as \"2ms\" (us, ms, s, min, h, d), found 2",
+            "dir/consort.toml:2: proof_timeout: expected a duration such as \"2ms\" (us, ms, s, min, h, d), found 2",
             "dir/consort.toml:3: listen: expected an address such as \"127.0.0.1:6432\", found \"x\"",
             "dir/consort.toml:7: primary.prot: unknown key; did you mean port?",
         ]
@@ -209,8 +209,8 @@ fn a_key_that_is_there_twice_is_named() {
 fn values_out_of_their_bounds_are_refused() {
     for (line, word) in [
         ("max_clients = 0", "from 1"),
-        ("analysis_cache = \"16 mb\"", "MB"),
-        ("analysis_cache = \"1kB\"", "at least"),
+        ("analysis_cache_size = \"16 mb\"", "MB"),
+        ("analysis_cache_size = \"1kB\"", "at least"),
         ("design = \"strong\"", "\"consort\" or \"weak\""),
         ("writers = \"nobody\"", "through-consort"),
         ("consistency = \"bounded\"", "bounded 200ms"),
@@ -247,10 +247,10 @@ fn the_whole_must_make_sense() {
             "auth_type = \"trust\"\nserver_tls_certificate = \"c\"\nserver_tls_key = \"k\"\n[primary]\nhost = \"a\"\n",
             "set server_tls",
         ),
-        ("auth_type = \"trust\"\nlisten = []\n[primary]\nhost = \"a\"\n", "nobody could connect"),
+        ("auth_type = \"trust\"\nlisten = []\n[primary]\nhost = \"a\"\n", "clients could not connect"),
         (
             "auth_type = \"trust\"\n[primary]\nhost = \"a\"\n[[standby]]\nhost = \"b\"\nname = \"primary\"\n",
-            ":6: standby.name: primary is the name of two servers",
+            ":6: standby.name: duplicate server name primary",
         ),
     ] {
         let found = mistakes(text);
@@ -263,7 +263,7 @@ fn a_part_of_the_tables_is_for_designs_whose_reads_may_go_to_the_primary() {
     let part = "[[replica]]\nhost = \"b\"\ntables = [\"orders\", \"shop.*\"]\n";
     assert!(!parse(&format!("{LEAST}{part}")).unwrap().replicas[0].tables.is_all());
     let wrong = mistakes(&format!("{LEAST}{}", part.replace("shop.*", "*")));
-    assert!(wrong.len() == 1 && wrong[0].contains("not \"*\""), "{wrong:?}");
+    assert!(wrong.len() == 1 && wrong[0].contains("found \"*\""), "{wrong:?}");
     for design in design::ALL.iter().filter(|design| design.needs_replicas()) {
         let found = mistakes(&format!("design = \"{}\"\n{LEAST}{part}", design.name));
         assert!(found.len() == 1 && found[0].contains("replica.tables"), "{}: {found:?}", design.name);
@@ -289,7 +289,7 @@ fn where_reads_wait_for_replicas() {
     let locks = design::ALL.iter().find(|design| design.intake.locks()).expect("there is one").name;
     let replica = "[[replica]]\nhost = \"b\"\n";
     let found = mistakes(&format!("design = \"{locks}\"\nacknowledged_by = 1\n{LEAST}{replica}"));
-    assert!(found.len() == 1 && found[0].contains("take turns"), "{found:?}");
+    assert!(found.len() == 1 && found[0].contains("orders commits one by one"), "{found:?}");
 }
 
 fn waits_for_replicas(name: &str) {
@@ -302,10 +302,10 @@ fn waits_for_replicas(name: &str) {
     let found = mistakes(&format!("design = \"{name}\"\n{LEAST}[[standby]]\nhost = \"b\"\n"));
     assert!(found.len() == 1 && found[0].contains("[[replica]]"), "{found:?}");
     for too_many in
-        [format!("design = \"{name}\"\nacknowledged_by = 1\n"), "acknowledged_by = 1\n".to_owned()]
+        [format!("design = \"{name}\"\nacknowledged_by = 1\n"), "commit_replica_quorum = 1\n".to_owned()]
     {
         let found = mistakes(&format!("{too_many}{LEAST}"));
-        assert!(found.len() == 1 && found[0].contains("acknowledged_by"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("commit_replica_quorum"), "{found:?}");
     }
 }
 
@@ -320,11 +320,11 @@ fn durations_and_sizes_are_written_as_postgresql_writes_them() {
     for (written, ms) in
         [("0", 0), ("5ms", 5), ("2s", 2_000), ("3min", 180_000), ("1h", 3_600_000), ("1d", 86_400_000)]
     {
-        let config = parse(&format!("drain_time = \"{written}\"\n{LEAST}")).unwrap();
-        assert_eq!(config.drain_time, Duration::from_millis(ms), "{written}");
+        let config = parse(&format!("shutdown_drain_timeout = \"{written}\"\n{LEAST}")).unwrap();
+        assert_eq!(config.shutdown_drain_timeout, Duration::from_millis(ms), "{written}");
     }
     for (written, bytes) in [("2048B", 2048), ("64kB", 65_536), ("1MB", 1 << 20)] {
-        let config = parse(&format!("held_answer = \"{written}\"\n{LEAST}")).unwrap();
+        let config = parse(&format!("max_held_result_size = \"{written}\"\n{LEAST}")).unwrap();
         assert_eq!(config.held_answer_bytes, bytes, "{written}");
     }
 }
@@ -347,6 +347,22 @@ fn the_manual_names_every_key_with_its_default_and_nothing_else() {
     let end = manual.find(manual::END).expect("the other mark is there");
     let there = manual[begin..end].trim();
     assert!(there == manual::tables().trim(), "put this between the marks:\n{}", manual::tables());
+}
+
+#[test]
+fn former_names_of_keys_are_read() {
+    let path = Path::new("consort.toml");
+    let old = "proof_limit = \"7ms\"\nreads_in_blocks = false\nfootprint_grain = \"table\"\n[primary]\nhost = \"a\"\n";
+    let new = "proof_timeout = \"7ms\"\noffload_in_transactions = \"off\"\n[primary]\nhost = \"a\"\n[debug]\nfootprint_grain = \"table\"\n";
+    let [old, new] = [old, new].map(|text| Config::parse(text, path).expect("it is sound"));
+    assert_eq!(old.proof_timeout, Duration::from_millis(7));
+    let shown =
+        |config: &Config| config.shown().map(|(key, value)| (key.name, value.to_owned())).collect::<Vec<_>>();
+    assert!(!old.offload_in_transactions);
+    assert_eq!(shown(&old), shown(&new));
+    let both = "proof_limit = \"7ms\"\nproof_timeout = \"8ms\"\n[primary]\nhost = \"a\"\n";
+    let mistakes = Config::parse(both, path).expect_err("one setting has two values");
+    assert_eq!((mistakes.len(), mistakes[0].line), (1, 1));
 }
 
 #[test]

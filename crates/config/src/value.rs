@@ -1,4 +1,5 @@
-//! Values of the configuration: texts, numbers, durations as `2ms`, sizes as `64kB`, as PostgreSQL writes them.
+//! Values of the configuration: texts, numbers, durations as `2ms`, sizes as `64kB`, as PostgreSQL writes
+//! them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use statement_analysis::declared_tables::Declared;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// A value, or what would be right.
+/// A value, or the expected form.
 pub(super) type Read<T> = Result<T, String>;
 
 const DURATIONS: &[(&str, u64)] = &[
@@ -26,21 +27,19 @@ const SIZES: &[(&str, u64)] = &[("B", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB
 
 /// A text.
 pub(super) fn text(value: &DeValue<'_>) -> Read<String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| wanted("a text in quotes", value))
+    value.as_str().map(str::to_owned).ok_or_else(|| wanted("a quoted string", value))
 }
 
 /// A list of texts.
 pub(super) fn texts(value: &DeValue<'_>) -> Read<Vec<String>> {
-    let list = value.as_array().ok_or_else(|| wanted("a list of texts such as [\"a\", \"b\"]", value))?;
+    let list = value.as_array().ok_or_else(|| wanted("a list of strings such as [\"a\", \"b\"]", value))?;
     list.iter().map(|item| text(item.get_ref())).collect()
 }
 
 /// Tables, as a list of their names.
 pub(super) fn tables(value: &DeValue<'_>) -> Read<Chosen> {
     Chosen::read(&texts(value)?).map_err(|wrong| {
-        format!(
-            "names of tables such as \"orders\", \"shop.orders\" or \"shop.*\" are wanted here, not {wrong:?}"
-        )
+        format!("expected table names such as \"orders\", \"shop.orders\" or \"shop.*\", found {wrong:?}")
     })
 }
 
@@ -146,8 +145,8 @@ pub(super) fn shown(value: &DeValue<'_>) -> String {
     }
 }
 
-/// What may be meant by a value that does not stand in a file, each as a file would write it, the likeliest first: itself, a number of
-/// seconds, a text, a list with commas.
+/// Possible meanings of a value that stands in no file, each as a file would write it, the likeliest first:
+/// itself, a number of seconds, a text, a list with commas.
 pub(super) fn meanings(written: &str) -> Vec<String> {
     let seconds = written.parse::<f64>().ok().map(|_| format!("\"{written}s\""));
     let list: Vec<String> = written.split(',').map(|item| format!("{:?}", item.trim())).collect();
@@ -167,7 +166,7 @@ pub(super) fn default(written: &'static str) -> DeValue<'static> {
 
 fn wanted(what: &str, value: &DeValue<'_>) -> String {
     let found = match value {
-        // A number in quotes is another thing than a number.
+        // A number in quotes is no number.
         DeValue::String(text) => format!("{text:?}"),
         other => shown(other),
     };

@@ -1,4 +1,4 @@
-//! Connections: sockets, peers with their buffers, logging in at a server, and the registry of clients.
+//! Connections: sockets, peers with their buffers, log-in at a server, and the registry of clients.
 
 pub mod log_in;
 pub mod peer;

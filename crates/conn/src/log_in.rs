@@ -1,5 +1,5 @@
-//! Logging in at a server as a role: start-up, whatever proof the server demands, and its greeting (parameter status,
-//! key for cancelling, ready). The greeting is kept as it came, for the client whose session this is.
+//! Log-in at a server as a role: start-up, the authentication that the server requires, and its greeting
+//! (parameter status, cancel key, ready). The greeting is kept byte for byte, for the client of this session.
 
 use crate::peer::{Peer, Rooms};
 use crate::random;
@@ -16,12 +16,12 @@ use wire::{
     Status,
 };
 
-/// No message of a log-in is longer.
+/// Largest accepted message of a log-in, in bytes.
 const MESSAGE_LIMIT: usize = 64 * 1024;
-/// Frames of a server up to this size are waited for; larger ones are handed on in parts.
+/// Largest server frame, in bytes, that is buffered whole. Larger frames are passed on in parts.
 pub const SERVER_HOLD_BYTES: usize = 8 * 1024;
 
-/// Who wants in, where.
+/// Connection parameters: the server, the role, the database and the time limit of one log-in.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The server.
@@ -30,44 +30,45 @@ pub struct Wish {
     pub user: String,
     /// The database.
     pub database: String,
-    /// Other start-up parameters.
+    /// Further start-up parameters.
     pub parameters: Vec<(String, String)>,
-    /// What proves that the role is meant.
+    /// Secret that authenticates as the role.
     pub secret: Option<Secret>,
-    /// It takes no longer than this.
+    /// Time limit of the log-in.
     pub limit: Duration,
-    /// The number of the role as which the client has come in, if that is known: another one may have got its name since.
+    /// OID of the role as which the client logged in, if it is known. Another role may have taken the name
+    /// since.
     pub role: Option<u32>,
 }
 
-/// A connection that is logged in and ready.
+/// A server connection that is authenticated and ready.
 pub struct LoggedIn {
     /// The connection.
     pub peer: Peer,
-    /// Cancels what it runs.
+    /// Cancel key of the connection.
     pub key: CancelRequest,
-    /// What the server reports of its settings, by name.
+    /// Settings that the server reports (ParameterStatus), by name.
     pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The server's messages between "authenticated" and "ready", but for the key.
+    /// Server messages from "authenticated" to "ready", without the cancel key.
     pub greeting: Vec<u8>,
 }
 
-/// Why nobody got in.
+/// Reason why a log-in failed.
 #[derive(Clone, Debug)]
 pub enum Refusal {
-    /// The server does not answer, or not in time.
+    /// The server does not answer, or does not answer in time.
     Unreachable(String),
-    /// The server said no: its ErrorResponse, as it came.
+    /// The server refused: its ErrorResponse, byte for byte.
     Answered(Vec<u8>),
-    /// No connection became free within this.
+    /// No connection became available within this time.
     NoServer(Duration),
-    /// The server demands a proof that cannot be given.
+    /// The server requires an authentication method for which there is no secret.
     NoSecret(&'static str),
-    /// Another Consort may lead, where two at a time would do harm.
+    /// Another Consort may hold the leader lease, and two leaders at a time would do harm.
     MayNotLead,
-    /// Its client is sent away.
+    /// The client is being disconnected.
     SentAway(Leave),
-    /// Its name is another role's by now.
+    /// Another role has this name by now.
     OtherRole(String),
 }
 
@@ -77,10 +78,10 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// The setting that says what a client calls itself.
+/// Setting that carries the name of a client's application.
 pub const NAME_SETTING: &str = "application_name";
 
-/// Logs in.
+/// Logs in at the server.
 pub async fn log_in(wish: &Wish, rooms: &Rooms) -> Result<LoggedIn, Refusal> {
     match timeout(wish.limit, attempt(wish, rooms)).await {
         Ok(ended) => ended,
@@ -98,14 +99,14 @@ async fn attempt(wish: &Wish, rooms: &Rooms) -> Result<LoggedIn, Refusal> {
     greet(peer).await
 }
 
-/// What the next step of a proof needs.
+/// Input that the next step of the authentication needs.
 enum Proof {
     None,
     Password(Box<ScramSha256>),
     Keys(Box<ClientExchange>),
 }
 
-/// Answers what the server demands until it is content.
+/// Answers the server's authentication requests until the server accepts.
 async fn prove(peer: &mut Peer, wish: &Wish) -> Result<(), Refusal> {
     let mut proof = Proof::None;
     loop {
@@ -130,10 +131,10 @@ async fn prove(peer: &mut Peer, wish: &Wish) -> Result<(), Refusal> {
 }
 
 fn unexpected(tag: u8) -> Refusal {
-    Refusal::Unreachable(format!("it sent message type {tag} during the log-in"))
+    Refusal::Unreachable(format!("unexpected message type {tag} during log-in"))
 }
 
-/// Writes the answer to one demand.
+/// Writes the answer to one authentication request.
 fn answer(
     out: &mut Vec<u8>,
     demand: Authentication<'_>,
@@ -174,7 +175,9 @@ fn answer(
         }
         (Authentication::SaslFinal(last), Proof::Keys(exchange), _) => match exchange.finish(last) {
             Ok(()) => Ok(Proof::None),
-            Err(_) => Err(Refusal::Unreachable("it does not know the role's verifier".to_owned())),
+            Err(_) => Err(Refusal::Unreachable(
+                "the server does not know the SCRAM verifier of the role".to_owned(),
+            )),
         },
         (demand, _, _) => Err(Refusal::NoSecret(demanded(demand))),
     }
@@ -201,7 +204,7 @@ fn demanded(demand: Authentication<'_>) -> &'static str {
         Authentication::Cleartext => "password",
         Authentication::Md5(_) => "md5",
         Authentication::Sasl(_) | Authentication::SaslContinue(_) | Authentication::SaslFinal(_) => MECHANISM,
-        Authentication::Ok | Authentication::Other(_) => "a method that is not supported",
+        Authentication::Ok | Authentication::Other(_) => "an unsupported method",
     }
 }
 
@@ -235,15 +238,15 @@ async fn greet(mut peer: Peer) -> Result<LoggedIn, Refusal> {
     }
 }
 
-/// Why nobody got in, in words.
+/// Describes a refusal for logs and messages.
 pub fn said(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Unreachable(why) => why.clone(),
-        Refusal::NoServer(wait) => format!("no connection became free within {} ms", wait.as_millis()),
-        Refusal::NoSecret(method) => format!("it demands a proof by {method}"),
-        Refusal::SentAway(_) => "its client is sent away".to_owned(),
-        Refusal::MayNotLead => "another Consort may lead".to_owned(),
-        Refusal::OtherRole(user) => format!("the role {user} is another one by now"),
+        Refusal::NoServer(wait) => format!("no connection became available within {} ms", wait.as_millis()),
+        Refusal::NoSecret(method) => format!("the server requires authentication by {method}"),
+        Refusal::SentAway(_) => "its client is being disconnected".to_owned(),
+        Refusal::MayNotLead => "another Consort may hold the leader lease".to_owned(),
+        Refusal::OtherRole(user) => format!("role {user} was replaced since the log-in"),
         Refusal::Answered(error) => match wire::Frame::new(error) {
             Ok(frame) => String::from_utf8_lossy(wire::Complaint::read(&frame).message()).into_owned(),
             Err(why) => why.to_string(),
@@ -251,43 +254,45 @@ pub fn said(refusal: &Refusal) -> String {
     }
 }
 
-/// What a client hears where two Consorts at a time would do harm, and this one is not the one that leads. Drivers go on to
-/// the next host of their list then.
+/// Error for a client of a Consort that is not the leader, where two leaders at a time would do harm. Drivers
+/// then try the next host of their list.
 pub fn not_leading() -> Problem {
-    Problem::fatal("57P03", "another Consort leads, or may have taken over: this one waits")
-        .hint("Name all of them as hosts of the connection: the one that leads lets you in.")
+    Problem::fatal("57P03", "this Consort is not the leader")
+        .hint("Name all Consorts as hosts of the connection; the leader accepts it.")
 }
 
-/// Tells a client why the primary did not let it in: in the primary's own words, if it had some.
+/// Reports to a client why the primary refused the log-in: in the primary's own words, if it gave any.
 pub fn refuse(registry: &Registry, out: &mut Vec<u8>, refusal: Refusal) {
     match refusal {
         Refusal::Answered(error) => out.extend_from_slice(&error),
         Refusal::Unreachable(why) => {
-            registry.note_unheard(&format!("the primary cannot be reached: {why}"));
-            out.problem(&Problem::fatal("57P03", format!("the primary cannot be reached: {why}")));
+            registry.note_unheard(&format!("cannot connect to the primary: {why}"));
+            out.problem(&Problem::fatal("57P03", format!("cannot connect to the primary: {why}")));
         }
         Refusal::NoServer(wait) => {
             let why = format!(
-                "query_wait_timeout: no connection at the primary became free within {} ms",
+                "no connection to the primary became available within {} ms (query_wait_timeout)",
                 wait.as_millis()
             );
             out.problem(&Problem::fatal("53300", why).hint(
-                "Raise default_pool_size or the limit that holds here (SHOW DATABASES, SHOW USERS), or find the sessions that \
-                 keep theirs: SHOW CLIENTS says why they do.",
+                "Increase default_pool_size or the limit in effect (SHOW DATABASES, SHOW USERS). \
+                 SHOW CLIENTS shows which sessions pin a connection, and why.",
             ));
         }
         Refusal::SentAway(why) => out.problem(&why.word()),
         Refusal::OtherRole(user) => {
-            let why = format!("role \"{user}\" is another one than when the client logged in");
+            let why = format!("role \"{user}\" is not the role that the client logged in as");
             out.problem(
-                &Problem::fatal("28000", why).hint("It was renamed or dropped meanwhile: log in again."),
+                &Problem::fatal("28000", why).hint("The role was renamed or dropped since; log in again."),
             );
         }
         Refusal::MayNotLead => out.problem(&not_leading()),
         Refusal::NoSecret(method) => {
-            let problem =
-                Problem::fatal("28000", format!("the primary demands a proof by {method} for this role"))
-                    .hint("Give the role's password, or a secret of that kind, in Consort's auth_file.");
+            let problem = Problem::fatal(
+                "28000",
+                format!("the primary requires authentication by {method} for this role"),
+            )
+            .hint("Set the role's password, or a secret for this method, in Consort's auth_file.");
             out.problem(&problem);
         }
     }

@@ -1,7 +1,7 @@
-//! One end of a conversation: a socket with what was read and not yet understood, and what is to be written. Buffers
-//! are borrowed from the thread while there is something in them, so that an idle connection owns none.
+//! One end of a connection: a socket with its unparsed input and its unsent output. Buffers are borrowed from
+//! the thread only while they hold bytes, so that an idle connection owns none.
 //!
-//! Nothing is flushed per message: what leaves is gathered and written once, when there is nothing more to gather.
+//! Output is not flushed per message: it is gathered, and written once when there is nothing more to gather.
 
 use crate::socket::Socket;
 use std::cell::{Cell, RefCell};
@@ -15,16 +15,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use wire::{HEADER_BYTES, Malformed, Side, Splitter};
 
-/// The size of a buffer.
+/// Size of one buffer, in bytes.
 pub const ROOM_BYTES: usize = 32 * 1024;
-/// So many buffers are kept for the next that needs one.
+/// Maximum number of spare buffers that a thread keeps.
 const ROOMS_KEPT: usize = 64;
-/// Nothing is gathered beyond this before it is written.
+/// Output is written at the latest when this many bytes are gathered.
 pub const GATHERED_BYTES: usize = 2 * ROOM_BYTES;
-/// While somebody waits no more of what it sends is read.
+/// Maximum number of unread bytes that are buffered from a peer while another wait is in progress.
 const UNREAD_BYTES: usize = 8 * GATHERED_BYTES;
 
-/// The thread's spare buffers.
+/// Spare buffers of the thread.
 #[derive(Clone, Default)]
 pub struct Rooms(Rc<RefCell<Spare>>);
 
@@ -35,17 +35,17 @@ struct Spare {
 }
 
 impl Rooms {
-    /// A buffer to read into: its length is its size.
+    /// Returns a buffer to read into: its length is its size.
     fn inbox(&self) -> Vec<u8> {
         self.0.borrow_mut().inboxes.pop().unwrap_or_else(|| vec![0; ROOM_BYTES])
     }
 
-    /// A buffer to write from: empty.
+    /// Returns an empty buffer to write from.
     pub fn outbox(&self) -> Vec<u8> {
         self.0.borrow_mut().outboxes.pop().unwrap_or_else(|| Vec::with_capacity(ROOM_BYTES))
     }
 
-    /// How many spare buffers there are.
+    /// Number of spare buffers.
     pub fn spare(&self) -> usize {
         let spare = self.0.borrow();
         spare.inboxes.len() + spare.outboxes.len()
@@ -58,7 +58,7 @@ impl Rooms {
         }
     }
 
-    /// An outbox comes back, for the next peer that sends.
+    /// Returns an output buffer to the spare ones, for the next peer that sends.
     pub fn outbox_back(&self, mut room: Vec<u8>) {
         let spare = &mut self.0.borrow_mut().outboxes;
         if (1..=GATHERED_BYTES).contains(&room.capacity()) && spare.len() < ROOMS_KEPT {
@@ -68,14 +68,14 @@ impl Rooms {
     }
 }
 
-/// One end of a conversation.
+/// One end of a connection.
 ///
-/// Invariants: `start <= end <= inbox.len()`, `sent <= outbox.len()`; with nothing unread there is no inbox, with
-/// nothing unsent no outbox, once [`Peer::rest`] was called.
+/// Invariants: `start <= end <= inbox.len()`, `sent <= outbox.len()`. After [`Peer::rest`], a peer without
+/// unread bytes has no inbox, and a peer without unsent bytes has no outbox.
 pub struct Peer {
     socket: Socket,
     rooms: Rooms,
-    /// Cuts what comes in into frames.
+    /// Cuts the input into frames.
     pub splitter: Splitter,
     inbox: Vec<u8>,
     start: usize,
@@ -86,20 +86,20 @@ pub struct Peer {
     stall: Option<Rc<Stall>>,
 }
 
-/// Since when the other end takes nothing of what is to leave, if that is so.
+/// Time since which the other end accepts no output; `None` while it accepts some.
 pub type Stall = Cell<Option<Instant>>;
 
-/// Bytes that went over a socket.
+/// Bytes that a socket received and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// In.
+    /// Bytes received.
     pub received: u64,
-    /// Out.
+    /// Bytes sent.
     pub sent: u64,
 }
 
 impl Peer {
-    /// A conversation over `socket` whose frames are waited for up to `hold_bytes`.
+    /// Creates a peer on `socket` that buffers frames of up to `hold_bytes` bytes whole.
     pub fn new(socket: Socket, side: Side, hold_bytes: usize, rooms: &Rooms) -> Peer {
         Peer {
             socket,
@@ -115,46 +115,46 @@ impl Peer {
         }
     }
 
-    /// Notes there from now on since when the other end takes nothing.
+    /// Records in `stall`, from now on, since when the other end accepts no output.
     pub fn notes_stalls(&mut self, stall: Rc<Stall>) {
         self.stall = Some(stall);
     }
 
-    /// The other end has taken something, or takes nothing now.
+    /// Records that the other end has accepted output (`something`), or accepts none now.
     fn takes(&self, something: bool) {
         if let Some(stall) = &self.stall {
             stall.set(if something { None } else { stall.get().or_else(|| Some(Instant::now())) });
         }
     }
 
-    /// So many bytes have come since what has moved was taken last.
+    /// Bytes received since the last [`Peer::take_moved`].
     pub fn received(&self) -> u64 {
         self.moved.received
     }
 
-    /// What has moved since this was asked last.
+    /// Returns the bytes moved since the last call, and starts again at zero.
     pub fn take_moved(&mut self) -> Moved {
         std::mem::take(&mut self.moved)
     }
 
-    /// What has come and was not consumed.
+    /// Input that is not consumed yet.
     pub fn unread(&self) -> &[u8] {
         &self.inbox[self.start..self.end]
     }
 
-    /// The other end has sent this already, to another process.
+    /// Puts input in front that the other end has already sent to another process.
     pub fn has_come(&mut self, bytes: &[u8]) {
         self.inbox.truncate(self.end);
         self.inbox.extend_from_slice(bytes);
         self.end = self.inbox.len();
     }
 
-    /// What has come, beside the place where frames are cut out of it.
+    /// Unconsumed input, together with the splitter that cuts frames out of it.
     pub fn cut(&mut self) -> (&[u8], &mut Splitter) {
         (&self.inbox[self.start..self.end], &mut self.splitter)
     }
 
-    /// The first `bytes` of what has come are done with.
+    /// Consumes the first `bytes` of the input.
     pub fn consume(&mut self, bytes: usize) {
         self.start += bytes;
         assert!(self.start <= self.end, "nothing is consumed that has not come");
@@ -163,7 +163,7 @@ impl Peer {
         }
     }
 
-    /// Where to write what is to leave.
+    /// The output buffer, to append to.
     pub fn out(&mut self) -> &mut Vec<u8> {
         if self.outbox.capacity() == 0 {
             self.outbox = self.rooms.outbox();
@@ -171,7 +171,7 @@ impl Peer {
         &mut self.outbox
     }
 
-    /// Hands a filled buffer over, to leave behind what is to leave already.
+    /// Appends a filled buffer to the output, after the bytes that are already there.
     pub fn hand_over(&mut self, mut filled: Vec<u8>) {
         if self.outbox.is_empty() {
             std::mem::swap(&mut self.outbox, &mut filled);
@@ -181,28 +181,28 @@ impl Peer {
         self.rooms.outbox_back(filled);
     }
 
-    /// The socket, if another process could go on with it as it is.
+    /// The socket's descriptor, if another process could go on with the socket.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.socket.descriptor()
     }
 
-    /// The thread's spare buffers.
+    /// Spare buffers of the thread.
     pub fn rooms(&self) -> &Rooms {
         &self.rooms
     }
 
-    /// What is to leave stays: the other end is gone.
+    /// Discards the unsent output: the other end has closed.
     pub fn forget_unsent(&mut self) {
         self.outbox.clear();
         self.sent = 0;
     }
 
-    /// Bytes that have not left yet.
+    /// Number of bytes that are not sent yet.
     pub fn unsent(&self) -> usize {
         self.outbox.len() - self.sent
     }
 
-    /// Gives the buffers back that are empty.
+    /// Returns empty buffers to the spare ones.
     pub fn rest(&mut self) {
         if self.start == self.end && !self.inbox.is_empty() {
             self.rooms.inbox_back(std::mem::take(&mut self.inbox));
@@ -212,7 +212,7 @@ impl Peer {
         }
     }
 
-    /// Makes place behind the unread bytes.
+    /// Makes room after the unread bytes.
     fn make_place(&mut self) {
         if self.inbox.is_empty() {
             self.inbox = self.rooms.inbox();
@@ -229,7 +229,10 @@ impl Peer {
         }
     }
 
-    /// Reads more behind the unread bytes; an error if the other end has closed.
+    /// Reads more input after the unread bytes.
+    ///
+    /// # Errors
+    /// The other end has closed.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.make_place();
         let mut place = ReadBuf::new(&mut self.inbox[self.end..]);
@@ -244,7 +247,8 @@ impl Peer {
         }
     }
 
-    /// Ready when the other end has closed. What it sends meanwhile stays unread; who sends very much is not heard to its end.
+    /// Completes when the other end has closed. Input that arrives meanwhile stays unread, up to a limit: a
+    /// close after more input is not seen.
     pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.unread().len() < UNREAD_BYTES {
             if ready!(self.poll_fill(cx)).is_err() {
@@ -254,7 +258,7 @@ impl Peer {
         Poll::Pending
     }
 
-    /// Writes what is to leave; ready when all of it has left.
+    /// Writes the output; completes when all of it is sent.
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.outbox.is_empty() {
             return Poll::Ready(Ok(()));
@@ -278,18 +282,18 @@ impl Peer {
         Poll::Ready(Ok(()))
     }
 
-    /// [`Peer::poll_fill`], as a future.
+    /// [`Peer::poll_fill`] as a future.
     pub async fn fill(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_fill(cx)).await
     }
 
-    /// [`Peer::poll_send`], as a future.
+    /// [`Peer::poll_send`] as a future.
     pub async fn send(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_send(cx)).await
     }
 
-    /// Waits for a whole frame of at most `limit` bytes and returns its length; it stands at the beginning of what is
-    /// unread. For log-ins, where nothing large has a place.
+    /// Waits for a whole frame of at most `limit` bytes at the start of the unread input, and returns its
+    /// length. Meant for log-ins, where no frame is large.
     pub async fn whole_frame(&mut self, limit: usize) -> io::Result<usize> {
         loop {
             if let Some(header) = self.unread().get(..HEADER_BYTES) {
@@ -305,20 +309,21 @@ impl Peer {
         }
     }
 
-    /// What is to leave is written, and nothing more will be.
+    /// Sends the output and closes the sending side.
     pub async fn finish(&mut self) {
         if self.send().await.is_ok() {
             let _ = poll_fn(|cx| Pin::new(&mut self.socket).poll_shutdown(cx)).await;
         }
     }
 
-    /// Writes what can be written at once, for a last word to somebody who may not listen any more.
+    /// Writes as much output as the socket accepts at once: a last message to a peer that may not read any
+    /// more.
     pub fn send_now(&mut self) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let _ = self.poll_send(&mut cx);
     }
 
-    /// The socket alone, for TLS to begin on it; what was read must have been consumed.
+    /// Returns the bare socket, for TLS to begin on it. All input must have been consumed.
     pub fn into_socket(mut self) -> Option<Socket> {
         (self.start == self.end).then(|| {
             self.rest();
@@ -327,12 +332,12 @@ impl Peer {
     }
 }
 
-/// The error of a stream that does not follow the protocol.
+/// The error for a stream that violates the protocol.
 pub fn malformed(why: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Why the stream does not follow the protocol, if that is the error.
+/// The protocol violation that this error carries, if it carries one.
 pub fn malformation(error: &io::Error) -> Option<Malformed> {
     error.get_ref().and_then(|inner| inner.downcast_ref()).copied()
 }

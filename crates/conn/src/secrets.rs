@@ -1,19 +1,20 @@
-//! The secrets of roles, in the three forms that PgBouncer's `auth_file` knows: the password itself, `md5` and 32 digits,
-//! or `SCRAM-SHA-256$...` as `pg_authid.rolpassword` shows it. With them clients are let in, and servers let us in.
+//! Secrets of roles, in the three forms that PgBouncer's `auth_file` knows: the password, `md5` and 32
+//! digits, or `SCRAM-SHA-256$...` as in `pg_authid.rolpassword`. They authenticate clients, and Consort at
+//! servers.
 
 use std::collections::BTreeMap;
 use wire::{Keys, Verifier};
 
-/// What is known of a role's password.
+/// Secret of a role.
 #[derive(Clone)]
 pub enum Secret {
-    /// The password itself.
+    /// The password.
     Plain(String),
     /// `md5` and 32 digits.
     Md5(String),
-    /// What a server stores for SCRAM-SHA-256.
+    /// Verifier that a server stores for SCRAM-SHA-256.
     Verifier(Box<Verifier>),
-    /// What a client proved that it has: opens servers that store the same verifier.
+    /// Keys that a client has proven to have. They open servers that store the same verifier.
     Keys(Box<Keys>),
 }
 
@@ -29,7 +30,7 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Reads one of the three forms.
+    /// Parses one of the three forms.
     pub fn parse(text: &str) -> Secret {
         if let Some(verifier) = Verifier::parse(text) {
             Secret::Verifier(Box::new(verifier))
@@ -43,7 +44,7 @@ impl Secret {
         }
     }
 
-    /// The verifier for a SCRAM exchange, if one can be had of this.
+    /// The verifier for a SCRAM exchange, if the secret allows one.
     pub fn verifier(&self) -> Option<Verifier> {
         match self {
             Secret::Verifier(verifier) => Some((**verifier).clone()),
@@ -55,7 +56,7 @@ impl Secret {
     }
 }
 
-/// All roles' secrets.
+/// Secrets of all roles.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
     roles: BTreeMap<String, Secret>,
@@ -63,25 +64,25 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Gathers roles and their secrets as they are written.
+    /// Builds the secrets from pairs of role and secret, as written in the file.
     pub fn gather<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Secrets {
         let roles =
             pairs.into_iter().map(|(role, secret)| (role.to_owned(), Secret::parse(secret))).collect();
         Secrets { roles, made: BTreeMap::new() }
     }
 
-    /// The roles, by name.
+    /// Names of the roles.
     pub fn roles(&self) -> impl Iterator<Item = &str> {
         self.roles.keys().map(String::as_str)
     }
 
-    /// What is known of this role's password.
+    /// Secret of this role.
     pub fn of(&self, role: &str) -> Option<&Secret> {
         self.roles.get(role)
     }
 
-    /// The verifier for a SCRAM exchange with this role, made once if the file has the password itself: making it costs
-    /// milliseconds.
+    /// The verifier for a SCRAM exchange with this role. If the file holds the password, the verifier is
+    /// computed once: that costs milliseconds.
     pub fn verifier(&mut self, role: &str) -> Option<Verifier> {
         let secret = self.roles.get(role)?;
         if !matches!(secret, Secret::Plain(_)) {

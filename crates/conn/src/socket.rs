@@ -22,12 +22,12 @@ pub enum Socket {
     Unix(UnixStream),
     /// TLS over TCP.
     Tls(Box<TlsStream<TcpStream>>),
-    /// There is nobody at the other end.
+    /// No other end.
     Nowhere,
 }
 
 impl Socket {
-    /// The system's user of the process at the other end of a Unix socket.
+    /// The system user of the process at the other end of a Unix socket.
     pub fn uid(&self) -> Option<u32> {
         match self {
             Socket::Unix(stream) => stream.peer_cred().ok().map(|process| process.uid()),
@@ -35,7 +35,8 @@ impl Socket {
         }
     }
 
-    /// What another process could go on with: nothing of the conversation is here alone.
+    /// Descriptor with which another process could go on: no part of the connection's state is in this
+    /// process alone.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Socket::Tcp(stream) => Some(stream.as_fd()),
@@ -44,7 +45,7 @@ impl Socket {
         }
     }
 
-    /// A client's socket that came from another process.
+    /// Creates the socket of a client that came from another process.
     pub fn of_descriptor(descriptor: OwnedFd, origin: Origin) -> io::Result<Socket> {
         Ok(match origin {
             Origin::Local => {
@@ -61,19 +62,19 @@ impl Socket {
     }
 }
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A Unix socket.
     Unix(PathBuf),
     /// A host and a port.
     Tcp(String, u16),
-    /// A host and a port, encrypted like this if the server speaks TLS, or must.
+    /// A host and a port. TLS is used if the server speaks it, or is required.
     Tls(String, u16, Tls),
 }
 
 impl Place {
-    /// Connects.
+    /// Connects to the server.
     pub async fn connect(&self) -> io::Result<Socket> {
         match self {
             Place::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),

@@ -13,30 +13,30 @@ use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
 use crate::runtime;
 
-/// Make in the databases what Consort needs there, so that their reads can leave the primary
+/// Prepare databases for read offload: publication, event triggers, replication slot
 ///
-/// A publication for all tables, a schema `consort` with a log table, event triggers that write DDL commands into it,
-/// and a logical replication slot. Tables without a usable key get REPLICA IDENTITY FULL. Nothing is restarted.
-/// `consort detach` removes it all.
+/// Creates a publication for all tables, a schema `consort` with a log table, event triggers that write DDL
+/// commands into it, and a logical replication slot. Tables without a usable key get REPLICA IDENTITY FULL.
+/// Servers are not restarted. `consort detach` removes all of this.
 ///
-/// Transactions of the database that are older than the event triggers must end first: they are named as long as they are
-/// waited for. An attempt that fails or is interrupted removes what it has made, and can be repeated.
+/// Transactions that are older than the event triggers must end first; the command lists them while it waits.
+/// A failed or interrupted attempt removes what it created, and can be repeated.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// Databases; by default all that the configuration follows
+    /// Database to attach (repeatable); default: all databases of the configuration
     #[arg(long = "database", value_name = "NAME")]
     databases: Vec<String>,
     #[command(flatten)]
     wait: Wait,
 }
 
-/// How long open transactions are waited for.
+/// Wait for open transactions.
 #[derive(Args, Debug)]
 pub(crate) struct Wait {
-    /// Limit of the wait for open transactions of each database
+    /// Time to wait for open transactions, in seconds for each database
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole_seconds)]
     wait_timeout: u64,
 }
@@ -62,11 +62,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     })
 }
 
-/// What was written here did not go through a Consort that runs.
+/// Warns that changes made here did not go through the running Consort.
 pub(crate) fn tell_of_the_bypass(found: &Found) {
     if found.config.writers_go_through() {
         println!(
-            "a Consort that runs takes this for writers that bypass it, until it is told RELOAD: reads stay fresh, and cost more"
+            "a running Consort takes these changes for writers that bypass it, until RELOAD; reads stay fresh but cost more"
         );
     }
 }
@@ -79,11 +79,11 @@ async fn demand_what_it_takes(found: &Found, names: &[String]) -> Result<(), Fai
     let name = &found.config.primary.name;
     match missing.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new(format!("{name}: nothing is attached: {}", missing.join("\n")))),
+        false => Err(Failure::new(format!("{name}: no database was attached: {}", missing.join("\n")))),
     }
 }
 
-/// A finding with the line that mends it.
+/// A finding with the line that fixes it.
 pub(crate) fn in_words(finding: &Finding) -> String {
     format!("{}\n    {}", finding.what, finding.mend)
 }
@@ -129,7 +129,7 @@ async fn make(
 fn explained(error: &postgres::Error) -> Failure {
     match error {
         postgres::Error::NotReady(_) => Failure::new(format!(
-            "{error}\n    end them (SELECT pg_terminate_backend(PID)), or allow a longer wait (--wait-timeout)"
+            "{error}\n    terminate them (SELECT pg_terminate_backend(PID)), or increase --wait-timeout"
         )),
         _ => Failure::new(error.to_string()),
     }
@@ -139,21 +139,25 @@ fn explained(error: &postgres::Error) -> Failure {
 async fn undo(attempt: Attempt, address: &Address, made_slot: bool, failure: &Failure) -> Failure {
     let undone = async { attempt.undo(&Control::connect(address).await?, made_slot).await };
     let left = match undone.await {
-        Ok(Undone::Removed) => "nothing of this attempt is left in the database".to_owned(),
-        Ok(Undone::Kept) => "what was attached before is kept; run the command again for the rest".to_owned(),
-        Err(error) => format!("its traces are left in the database: run `consort detach` ({error})"),
+        Ok(Undone::Removed) => "all objects of this attempt were removed from the database".to_owned(),
+        Ok(Undone::Kept) => {
+            "objects of an earlier attach are kept; run the command again for the rest".to_owned()
+        }
+        Err(error) => {
+            format!("objects of this attempt remain in the database; run `consort detach` ({error})")
+        }
     };
     Failure::new(format!("{failure}\n    {left}"))
 }
 
 fn say(name: &str, attached: &Attached) {
-    let how = if attached.created { "made" } else { "there already" };
+    let how = if attached.created { "created" } else { "existing" };
     println!("{name}: attached, slot {} ({how})", attached.slot);
     for table in &attached.given_identity {
-        println!("{name}: {table} has REPLICA IDENTITY FULL now, for it has no usable key");
+        println!("{name}: {table} has REPLICA IDENTITY FULL now, because it has no usable key");
     }
     for table in &attached.locked {
-        println!("{name}: {table} is locked by somebody; run `consort attach` again later");
+        println!("{name}: {table} is locked by another session; run `consort attach` again later");
     }
 }
 
@@ -170,15 +174,15 @@ pub(crate) async fn databases(found: &Found, named: &[String]) -> Result<Vec<Str
     }
 }
 
-/// What the configuration follows.
+/// Databases that the configuration follows.
 pub(crate) struct Followed {
-    /// What of it the primary has.
+    /// Followed databases that the primary has.
     pub(crate) there: Vec<String>,
-    /// What is named and not there.
+    /// Databases that the configuration names and the primary lacks.
     pub(crate) absent: Vec<String>,
 }
 
-/// What the configuration follows, as the primary of this connection has it.
+/// The databases that the configuration follows, as the primary of this connection has them.
 pub(crate) async fn followed(found: &Found, control: &Control) -> Result<Followed, Failure> {
     let mut there = attach::databases(control).await?;
     let absent = found.config.absent(&there).map(str::to_owned).collect();
@@ -186,11 +190,10 @@ pub(crate) async fn followed(found: &Found, control: &Control) -> Result<Followe
     Ok(Followed { there, absent })
 }
 
-/// What mends it that a database is named which is not there.
-pub(crate) const MEND_ABSENT: &str =
-    "mend its name in the setting databases, take it out there, or create the database";
+/// Fix for a named database that does not exist.
+pub(crate) const MEND_ABSENT: &str = "correct or remove its name (databases), or create the database";
 
-/// What is said of a database that is named and not there.
+/// Error for a named database that does not exist.
 pub(crate) fn no_database(name: &str) -> String {
-    format!("no database {name} at the primary")
+    format!("database {name} does not exist at the primary")
 }

@@ -13,13 +13,14 @@ use crate::failure::Failure;
 /// The program that measures.
 const PROGRAM: &str = "consort-bench";
 
-/// Measure any PostgreSQL server or proxy, by the program consort-bench: stale reads, cost, histories, workloads, experiments
+/// Run benchmarks and consistency tests against any PostgreSQL server or proxy (program consort-bench)
 ///
-/// All arguments go to consort-bench, which lies beside this program or on the PATH; `consort bench --help` prints its help.
+/// Passes all arguments to consort-bench, found next to this program or on the PATH. `consort bench --help`
+/// prints its help.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Arguments of consort-bench
+    /// Arguments for consort-bench
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
@@ -29,14 +30,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let error = Command::new(program()).args(&options.arguments).exec();
     Err(Failure::new(match error.kind() {
         ErrorKind::NotFound => format!(
-            "{PROGRAM} is neither beside this program nor on the PATH\n\
+            "{PROGRAM} not found next to this program or on the PATH\n\
              HINT: build it in Consort's sources with: cargo build --release --locked -p experiments"
         ),
         _ => format!("cannot run {PROGRAM}: {error}"),
     }))
 }
 
-/// The program beside this one, else the first on the PATH.
+/// The program in this program's folder, else the first on the PATH.
 fn program() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
     beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM))

@@ -1,4 +1,5 @@
-//! `consort check`: the configuration and the servers, and everything that is missing, each with the line that mends it.
+//! `consort check`: checks the configuration and the servers, and lists each missing requirement with the
+//! line that fixes it.
 
 use clap::Args;
 use config::{AuthType, Server};
@@ -16,9 +17,9 @@ use crate::failure::Failure;
 use crate::runtime;
 use crate::seed;
 
-/// Check the configuration and the servers: everything that is missing, each with the line that mends it
+/// Check the configuration and the servers, and print a fix for everything that is missing
 ///
-/// It changes nothing. The exit code is 1 if something is missing without which Consort cannot work.
+/// Changes nothing. The exit code is 1 if a prerequisite of Consort is missing.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -37,12 +38,21 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     found.config.rules().map_err(Failure::new)?;
     // The secrets are a part of it.
     found.password(&found.config.control_user)?;
-    println!("{}: the configuration is sound", found.config_file.display());
+    println!("{}: the configuration is valid", found.config_file.display());
+    for former in config::former_names(&found.config_file) {
+        println!(
+            "{}:{}: advice: {} is a former name: {}",
+            found.config_file.display(),
+            former.line,
+            former.name,
+            former.new
+        );
+    }
     let lists = runtime()?.block_on(all(&found))?;
     let mut fatal = 0;
     for (name, findings) in &lists {
         if findings.is_empty() {
-            println!("{name}: nothing is missing");
+            println!("{name}: ok");
         }
         for finding in findings {
             let kind = if finding.fatal { "missing" } else { "advice" };
@@ -52,8 +62,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     match fatal {
         0 => Ok(()),
-        1 => Err(Failure::new("one thing is missing")),
-        count => Err(Failure::new(format!("{count} things are missing"))),
+        1 => Err(Failure::new("1 prerequisite is missing")),
+        count => Err(Failure::new(format!("{count} prerequisites are missing"))),
     }
 }
 
@@ -62,9 +72,9 @@ async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
     let mut lists =
         vec![("console".to_owned(), console(found)?), (config.primary.name.clone(), primary(found).await?)];
     if let Some(lookup) = node::lookup(config).map_err(Failure::new)? {
-        // Which role is asked for does not matter.
+        // The role of the query does not matter.
         let asked = lookup.secret(&config.control_user).await;
-        let mend = "mend auth_user, its line in auth_file, auth_query or auth_dbname";
+        let mend = "correct auth_user, its line in auth_file, auth_query or auth_dbname";
         lists.push((
             "auth_user".to_owned(),
             asked.err().map(|what| missing(what, mend)).into_iter().collect(),
@@ -82,7 +92,7 @@ async fn all(found: &Found) -> Result<Vec<(String, Vec<Finding>)>, Failure> {
     Ok(lists)
 }
 
-/// Whether the subcommands that ask the console can log in there.
+/// Checks that the subcommands that use the console can log in there.
 fn console(found: &Found) -> Result<Vec<Finding>, Failure> {
     let user = admin(&found.config);
     let is_open = found.config.auth_type == AuthType::Trust || found.password(user)?.is_some();
@@ -112,16 +122,16 @@ async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
     Ok(findings)
 }
 
-/// What a database lacks that is followed.
+/// A missing requirement of a followed database.
 async fn database(found: &Found, name: &str) -> Result<Option<Finding>, Failure> {
     let control = match Control::connect(&found.address(&found.config.primary, name)?).await {
         Ok(control) => control,
         Err(error) => {
-            let mend = "let superusers in there, or take it out of the setting databases";
-            return Ok(Some(missing(format!("{name} cannot be entered: {error}"), mend)));
+            let mend = "allow superusers to connect to it, or remove it from the configuration (databases)";
+            return Ok(Some(missing(format!("cannot connect to the database {name}: {error}"), mend)));
         }
     };
-    // Where that is wanted it is done at the first use.
+    // With attach_on_first_use it is done at the first use.
     if found.config.attach_on_first_use {
         return Ok(None);
     }
@@ -133,10 +143,7 @@ async fn database(found: &Found, name: &str) -> Result<Option<Finding>, Failure>
         return Ok(slot.map(|slot| missing(fault.what(&slot, 0), &fix)));
     }
     Ok(Some(Finding {
-        what: format!(
-            "{name} is not attached, so that its reads stay at the primary: no {}",
-            lacking.join(", no ")
-        ),
+        what: format!("{name} is not attached, its reads stay at the primary: no {}", lacking.join(", no ")),
         mend: format!("consort attach {} --database {name}", found.option()),
         fatal: false,
     }))
@@ -151,7 +158,7 @@ async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding
     let followed = followed(found, &control).await?.there;
     let mut findings = attach::check_standby(&control, &followed).await?;
     findings.extend(node::check_room(&control, &found.config).await?.map(Finding::once_promoted));
-    // What the primary lacks is said of the primary.
+    // Findings about the primary are reported for the primary.
     let primary = Control::connect(&found.address(&found.config.primary, "postgres")?).await;
     if let (Ok(primary), true) = (primary, findings.iter().all(|finding| !finding.fatal)) {
         findings.extend(history_findings(&address, &primary).await);
@@ -159,13 +166,13 @@ async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding
     Ok(findings)
 }
 
-/// Whether the standby is on the primary's history.
+/// A finding if the standby is not on the primary's history.
 async fn history_findings(standby: &Address, primary: &Control) -> Option<Finding> {
     match timelines::check(standby, primary).await {
         Ok(finding) => finding,
         Err(error) => Some(missing(
-            format!("its history cannot be compared with the primary's: {error}"),
-            "let the control role into the database postgres of both servers, with a free max_wal_senders at the standby",
+            format!("cannot compare its timeline with the primary's: {error}"),
+            "allow control_user to connect to the database postgres of both servers, and increase max_wal_senders at the standby",
         )),
     }
 }
@@ -177,11 +184,11 @@ async fn replica_findings(found: &Found, replica: &Server) -> Result<Vec<Finding
     let (replica, primary) = match (Control::connect(&address).await, Control::connect(&primary).await) {
         (Ok(replica), Ok(primary)) => (replica, primary),
         (Err(error), _) => return Ok(vec![unreachable(&address, &error)]),
-        // It is said of the primary.
+        // The finding is the primary's.
         (_, Err(_)) => return Ok(Vec::new()),
     };
     let differences = fed_differences(&facts(&primary).await?, &facts(&replica).await?);
-    let mend = "make a server with initdb, of the primary's major version and with its locale";
+    let mend = "create a server with initdb, with the primary's major version and locale";
     let mut findings: Vec<Finding> = differences.into_iter().map(|what| missing(what, mend)).collect();
     if let Err(error) = Programs::find() {
         let mend = "install PostgreSQL's client programs (pg_dump, pg_restore) where Consort runs";
@@ -198,17 +205,17 @@ fn unreachable(address: &Address, error: &postgres::Error) -> Finding {
     let mend = match error {
         postgres::Error::NoPassword { role, file: Some(file) } => {
             format!(
-                "add the line \"{role}\" \"PASSWORD\" to {} (its password itself, not a key or a hash)",
+                "add the line \"{role}\" \"PASSWORD\" to {} (the plain password, not a key or a hash)",
                 file.display()
             )
         }
         postgres::Error::NoPassword { role, file: None } => {
             format!(
-                "set auth_file to a file with the line \"{role}\" \"PASSWORD\" (its password itself, not a key or a hash)"
+                "set auth_file to a file with the line \"{role}\" \"PASSWORD\" (the plain password, not a key or a hash)"
             )
         }
         _ => "start the server, or correct host, port, control_user or auth_file in the configuration"
             .to_owned(),
     };
-    Finding { what: format!("{address} cannot be reached: {error}"), mend, fatal: true }
+    Finding { what: format!("cannot connect to {address}: {error}"), mend, fatal: true }
 }

@@ -1,4 +1,4 @@
-//! Which cluster a command means: the one in a folder of `consort up`, or the one of a configuration file.
+//! The cluster that a command means: the one in a folder of `consort up`, or the one of a configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::home::Home;
 #[derive(Args, Clone, Debug, Default)]
 #[group(multiple = false)]
 pub(crate) struct Which {
-    /// Folder of `consort up`
+    /// Directory of a `consort up` cluster
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Configuration file of `consort serve`
@@ -43,8 +43,7 @@ impl Which {
         let config_file = home.config_file();
         if !config_file.exists() {
             let text = format!(
-                "there is no cluster in {}: `consort up` makes one; for a Consort that `consort serve` runs, name its \
-                 configuration: --config FILE",
+                "no cluster exists in {}; create one with `consort up`, or name the configuration of `consort serve` with --config FILE",
                 home.folder().display()
             );
             return Err(Failure::not_running(text));
@@ -55,11 +54,11 @@ impl Which {
 }
 
 impl Found {
-    /// Of a folder of `consort up` the primary runs; of other servers their own answer tells.
+    /// In a folder of `consort up` the primary must run; other servers answer for themselves.
     pub(crate) fn running(self) -> Result<Self, Failure> {
         match self.local()? {
             Some(cluster) if cluster.primary().state() == NodeState::Stopped => {
-                Err(Failure::not_running("the cluster does not run: `consort up` starts it"))
+                Err(Failure::not_running("the cluster is not running; start it with `consort up`"))
             }
             _ => Ok(self),
         }
@@ -76,7 +75,7 @@ impl Found {
         self.local().ok().flatten()?.seed()
     }
 
-    /// How the command line names this cluster.
+    /// Options of the command line that name this cluster.
     pub(crate) fn option(&self) -> String {
         match &self.home {
             Some(home) => format!("--dir {}", home.folder().display()),
@@ -84,7 +83,7 @@ impl Found {
         }
     }
 
-    /// The password of a role, if the `auth_file` tells it.
+    /// The password of a role, if the `auth_file` contains it.
     pub(crate) fn password(&self, role: &str) -> Result<Option<String>, Failure> {
         let Some(file) = &self.config.auth_file else { return Ok(None) };
         Ok(read_secrets(file)?.password(role).map(str::to_owned))

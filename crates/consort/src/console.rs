@@ -26,14 +26,14 @@ pub(crate) fn value<'a>(row: Option<&'a Row>, column: &str) -> Option<&'a str> {
     row?.iter().find(|(name, _)| name == column)?.1.as_deref()
 }
 
-/// Where clients of this machine connect: host (or the socket's folder) and port.
+/// Address for clients of this machine: host (or the socket's folder) and port.
 pub(crate) fn place(config: &Config) -> Result<(String, u16), Failure> {
     let listen = config.listen.first().and_then(|address| address.rsplit_once(':'));
     let port = listen.and_then(|(_, port)| port.parse().ok()).unwrap_or(6432);
     match (&config.unix_socket_dir, listen) {
         (Some(folder), _) => Ok((folder.display().to_string(), port)),
         (None, Some((host, _))) => Ok((reachable(host).to_owned(), port)),
-        (None, None) => Err(Failure::new("the configuration names no address for clients")),
+        (None, None) => Err(Failure::new("no address for clients (listen)")),
     }
 }
 
@@ -73,7 +73,7 @@ impl Session<'_> {
         Ok(Session { found, client, driver, runtime })
     }
 
-    /// Has a command done that answers with no rows, or with some that nobody wants.
+    /// Runs a command that returns no rows, or rows without a use.
     pub(crate) fn tell(&mut self, command: &str) -> Result<(), Failure> {
         let commands = [command];
         let asked = answers(self.found, &self.client, &mut self.driver, &commands);
@@ -82,14 +82,14 @@ impl Session<'_> {
 }
 
 async fn in_time<T>(asked: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    timeout(LIMIT, asked).await.unwrap_or_else(|_| {
-        Err(Failure::not_running(format!("Consort does not answer: nothing within {LIMIT:?}")))
-    })
+    timeout(LIMIT, asked)
+        .await
+        .unwrap_or_else(|_| Err(Failure::not_running(format!("Consort does not answer within {LIMIT:?}"))))
 }
 
 fn not_running(found: &Found, error: &dyn std::fmt::Display) -> Failure {
     let stopped = found.home.as_ref().is_some_and(|home| home.running().is_none());
-    let mend = if stopped { format!("; consort up {} starts it", found.option()) } else { String::new() };
+    let mend = if stopped { format!("; start it with consort up {}", found.option()) } else { String::new() };
     let at = place(&found.config).map_or_else(|_| String::new(), |(host, port)| format!(" at {host}:{port}"));
     Failure::not_running(format!("Consort does not answer{at}: {error}{mend}"))
 }
@@ -110,17 +110,17 @@ async fn log_in(found: &Found) -> Result<(tokio_postgres::Client, Driver), Failu
     connect(found, &address, &host, port).await
 }
 
-/// Why nobody is at the console.
+/// The error for a failed log-in at the console.
 fn not_in(found: &Found, error: &tokio_postgres::Error) -> Failure {
     let user = admin(&found.config);
     let what = with_causes(error);
     match error.as_db_error() {
-        // Who begins or ends says so in this class.
+        // A server that starts or stops reports that in this class.
         Some(refusal) if !refusal.code().code().starts_with("57") => {
-            Failure::new(format!("Consort does not let {user} in: {}", said(refusal)))
+            Failure::new(format!("Consort rejected the log-in of {user}: {}", said(refusal)))
         }
         None if what.ends_with(NO_PASSWORD) => {
-            Failure::new(format!("the console asks for a password: {}", password_wanted(&found.config, user)))
+            Failure::new(format!("the console requires a password: {}", password_wanted(&found.config, user)))
         }
         _ => not_running(found, &what),
     }
@@ -150,7 +150,7 @@ async fn answers(
     }
 }
 
-/// How the client of PostgreSQL's protocol says that it was asked for a password and has none.
+/// Client library's error for a requested password that is missing.
 const NO_PASSWORD: &str = "password missing";
 
 /// The role as which the console is asked.
@@ -158,15 +158,15 @@ pub(crate) fn admin(config: &Config) -> &str {
     config.admin_users.first().map_or("postgres", String::as_str)
 }
 
-/// What lets this role log in at the console.
+/// Advice that lets this role log in at the console.
 pub(crate) fn password_wanted(config: &Config, user: &str) -> String {
     let file = config.auth_file.as_ref().map_or("auth_file".to_owned(), |file| file.display().to_string());
     format!(
-        "the line of {user} in {file} must hold its password (not a key or a hash), unless auth_type is \"trust\""
+        "the line of {user} in {file} must contain the plain password (not a key or a hash), unless auth_type is \"trust\""
     )
 }
 
-/// What drives a connection.
+/// Future that drives a connection.
 type Driver = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>>>>;
 
 /// Connects to our own process, encrypted where it takes nothing else.
@@ -184,7 +184,7 @@ async fn connect(
     }
     let tls = Tls::new(Checks::Nothing, None, None).map_err(unheard)?;
     let stream = timeout(LIMIT, tls.connect(host, port)).await;
-    let stream = stream.map_err(|_| unheard(format!("nothing within {LIMIT:?}")))?;
+    let stream = stream.map_err(|_| unheard(format!("no answer within {LIMIT:?}")))?;
     let stream = stream.map_err(|error| unheard(error.to_string()))?;
     let mut plain = address.clone();
     plain.ssl_mode(SslMode::Disable);

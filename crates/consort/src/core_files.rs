@@ -6,21 +6,22 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::Failure;
 
-/// Whether this process leaves a core file when it crashes. It does not by default.
+/// Core file of this process after a crash. Default: none.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct CoreFiles {
-    /// Leave a core file after a crash, as large as the hard limit lets it be; keys, passwords and rows stand in it
+    /// Write a core file after a crash, up to the hard limit; it contains keys, passwords and rows
     #[arg(long)]
     core_files: bool,
 }
 
 impl CoreFiles {
-    /// Says it to the system. The hard limit stays as it is, so that a process that runs can be told otherwise (`prlimit`).
+    /// Sets the soft limit. The hard limit stays as it is, so that a running process can be changed
+    /// (`prlimit`).
     pub(crate) fn apply(self) -> Result<(), Failure> {
         let limit = getrlimit(Resource::Core);
         if self.core_files && limit.maximum == Some(0) {
             eprintln!(
-                "consort: it will leave no core file, for the hard limit is 0: LimitCORE of systemd, ulimit -H -c"
+                "consort: core files are disabled: the hard limit is 0 (LimitCORE of systemd, ulimit -H -c)"
             );
         }
         let current = if self.core_files { limit.maximum } else { Some(0) };

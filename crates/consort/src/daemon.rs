@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::failure::Failure;
 use crate::home::Home;
 
-/// What the process in the background says when clients can log in.
+/// Report of the background process when clients can log in.
 pub const READY: &str = "ready";
 
 /// Consort has so long to become ready.
@@ -37,7 +37,7 @@ pub fn start(home: &Home) -> Result<(), Failure> {
     match wait_ready(&mut child) {
         Ok(()) => Ok(()),
         Err(why) => {
-            // It may have ended by itself; whichever way, it does not stay.
+            // The process may have ended already; it does not stay in any case.
             let _ = child.kill();
             let _ = child.wait();
             Err(Failure::new(format!(
@@ -60,7 +60,7 @@ fn wait_ready(child: &mut Child) -> Result<(), String> {
         let mut ready = [PollFd::new(&output, PollFlags::IN)];
         if poll(&mut ready, Some(&second)).map_err(|error| error.to_string())? == 0 {
             if !told {
-                eprintln!("waiting until Consort is ready ..");
+                eprintln!("waiting for Consort to start ..");
             }
             told = true;
             continue;

@@ -25,19 +25,19 @@ use crate::up::{self, Writers};
 /// The designs that are compared: what proxies do that do not know what they read, and the default.
 const DESIGNS: [design::Design; 2] = [design::WEAK, design::CONSORT];
 
-/// Show what the designs weak and consort do with the same load: stale reads, offload, throughput, latency
+/// Compare the designs weak and consort under one load: stale reads, offload, throughput, latency
 ///
-/// It makes a primary and two standbys in a temporary folder, twice: once nobody but Consort can log in at the nodes, once
-/// others can. It takes about a minute and leaves nothing behind. The exit code is 1 if the design consort showed anything
-/// that one server would not show.
+/// Creates a primary and two standbys in a temporary directory, twice: first with log-ins at the nodes for
+/// Consort only, then for other clients too. Takes about a minute and removes the servers. The exit code is 1
+/// if a client of the design consort saw a result that a single server would not return.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// How long each of the four runs takes, in seconds
+    /// Duration of each of the four runs, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = whole_seconds)]
     time: u64,
 
-    /// Let the standbys replay commits so many milliseconds later, as if they were far away or behind
+    /// Replay delay of the standbys in milliseconds, to simulate distance or lag
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
     delay: u64,
 }
@@ -61,7 +61,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     match clean {
         true => Ok(()),
-        false => Err(Failure::new("the design consort showed what one server would not show")),
+        false => Err(Failure::new(
+            "clients of the design consort saw results that a single server would not return",
+        )),
     }
 }
 
@@ -88,7 +90,7 @@ pub fn compare(
     Ok(reports)
 }
 
-/// The console's address beside a database's.
+/// The console's address, derived from a database's.
 fn console_url(url: &str, config: &Config) -> String {
     let server = url.rsplit_once('/').map_or(url, |(server, _)| server);
     format!("{server}/{}", config.console_database)
@@ -121,7 +123,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Whatever of it cannot be ended or removed is the next reboot's.
+        // Processes and files that cannot be ended or removed stay until the next reboot.
         let _ = down::stop_everything(&self.home);
         remove(&self.folder);
     }

@@ -11,18 +11,18 @@ use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
 use crate::runtime;
 
-/// Remove from the databases what `consort attach` made, the replication slot too
+/// Remove the objects of `consort attach` from databases, with the replication slot
 ///
-/// Stop Consort first, and not its servers: a slot in use cannot be dropped. In a folder of `consort up` that is
-/// `consort psql -d consort -c SHUTDOWN`, for `consort down` stops the servers too; the next `consort up` attaches each
-/// database again when it is first used (attach_on_first_use). Replica identities stay as they are; they harm nothing.
-/// At replicas that Consort fed these databases are not read-only by default any more.
+/// Stop Consort first, but not its servers: a slot in use cannot be dropped. For a `consort up` cluster, use
+/// `consort psql -d consort -c SHUTDOWN`, because `consort down` stops the servers too. The next `consort up`
+/// attaches each database again at its first use (attach_on_first_use). Replica identities stay unchanged,
+/// which is harmless. At logical replicas, the databases are no longer read-only by default.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// Databases; by default all that the configuration follows, and those with a slot that it does not follow
+    /// Database to detach (repeatable); default: all of the configuration, and all others with a Consort slot
     #[arg(long = "database", value_name = "NAME")]
     databases: Vec<String>,
 }
@@ -33,26 +33,27 @@ Examples:
   consort detach --config consort.toml
   consort detach --config consort.toml --database shop";
 
-/// SQLSTATE of a slot that somebody reads.
+/// SQLSTATE of a slot that is in use.
 const IN_USE: &str = "55006";
 
-/// Detaches one database. Of one that cannot be entered the slot goes, which keeps WAL: all else lies in it.
+/// Detaches one database. If the database cannot be entered, its slot is dropped, which keeps WAL: all else
+/// lies in the database.
 async fn one(found: &Found, server: &Control, name: &str, slot: Option<&SlotState>) -> Result<(), Failure> {
     let in_use = |error: postgres::Error| match error.is(IN_USE) {
-        true => Failure::new(format!("{name}: stop Consort first: {error}")),
+        true => Failure::new(format!("{name}: the slot is in use, stop Consort first: {error}")),
         false => error.into(),
     };
     let left_over =
-        if found.config.follows(name) { "" } else { ", left over: the setting databases does not name it" };
+        if found.config.follows(name) { "" } else { ", left over: not in the configuration (databases)" };
     match Control::connect(&found.address(&found.config.primary, name)?).await {
         Ok(control) => {
             let had_any = attach::detach(&control).await.map_err(in_use)?;
-            println!("{name}: {}{left_over}", if had_any { "detached" } else { "nothing was attached" });
+            println!("{name}: {}{left_over}", if had_any { "detached" } else { "was not attached" });
         }
         Err(error) => {
             let Some(slot) = slot else { return Err(Failure::new(format!("{name}: {error}"))) };
             attach::drop_left_over(server, &slot.name).await.map_err(in_use)?;
-            println!("{name}: the slot {} is dropped; the database cannot be entered: {error}", slot.name);
+            println!("{name}: dropped the slot {}; cannot connect to the database: {error}", slot.name);
         }
     }
     Ok(())
@@ -77,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let address = found.address(replica, CONTROL_DATABASE)?;
             let released = clone::release(&address, |database| names.iter().any(|name| name == database));
             if let Err(error) = released.await {
-                let stays = "its databases stay read-only by default (default_transaction_read_only)";
+                let stays = "databases remain read-only by default (default_transaction_read_only)";
                 eprintln!("{}: {stays}: {error}", replica.name);
             }
         }

@@ -16,11 +16,12 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// Stop Consort and the servers that `consort up` started
 ///
-/// Open transactions may end first, at most for the setting drain_time. The data stay: `consort up` starts again.
+/// Open transactions can end first, up to shutdown_drain_timeout. The data are kept; `consort up` starts the
+/// cluster again.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Folder of the cluster; by default the one of `consort up`
+    /// Directory of the cluster; default: that of `consort up`
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -35,14 +36,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::at(options.dir.as_deref())?;
     // A first `up` that was broken off has written no configuration, and may have started servers.
     if !home.config_file().exists() && Cluster::open(&Programs::find()?, home.folder()).is_err() {
-        return Err(Failure::not_running(format!("there is no cluster in {}", home.folder().display())));
+        return Err(Failure::not_running(format!("no cluster exists in {}", home.folder().display())));
     }
     if home.running().is_some() {
         eprintln!("stopping Consort ..");
     }
     stop_consort(&home)?;
     if cluster(&home)?.nodes().iter().all(|node| node.state() == NodeState::Stopped) {
-        eprintln!("no server runs in {}", home.folder().display());
+        eprintln!("no server is running in {}", home.folder().display());
         return Ok(());
     }
     eprintln!("stopping the servers ..");
@@ -52,8 +53,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 /// Stops Consort, and leaves the servers as they are.
 pub fn stop_consort(home: &Home) -> Result<(), Failure> {
     let _turn = home.take_turn()?;
-    let drain_time = Config::read(&home.config_file()).map_or(Duration::ZERO, |config| config.drain_time);
-    home.end(drain_time + END_LIMIT).map(drop)
+    let shutdown_drain_timeout =
+        Config::read(&home.config_file()).map_or(Duration::ZERO, |config| config.shutdown_drain_timeout);
+    home.end(shutdown_drain_timeout + END_LIMIT).map(drop)
 }
 
 /// Stops Consort and the servers.

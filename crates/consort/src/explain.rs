@@ -21,24 +21,24 @@ use crate::cluster_in::Which;
 use crate::failure::Failure;
 use crate::runtime;
 
-/// Say what a statement touches, whether it may leave the primary, and what keeps it there
+/// Show the tables of a statement, and why it runs at a replica or at the primary
 ///
-/// PostgreSQL itself analyses the statement, as this role with this search path would see it; nothing is executed.
+/// PostgreSQL analyses the statement with the given role and search path. The statement is not executed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// Database; by default the one that the configuration serves, or postgres if there are several
+    /// Database; default: that of the configuration, or postgres if there are several
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
-    /// Role that asks; by default Consort's own
+    /// Role that runs the statement; default: Consort's own
     #[arg(long, value_name = "ROLE")]
     user: Option<String>,
-    /// Search path that it has; by default the server's
+    /// Search path of the session; default: the server's
     #[arg(long, value_name = "SCHEMAS")]
     search_path: Option<String>,
-    /// The statement
+    /// Statement to explain
     #[arg(value_name = "STATEMENT")]
     statement: String,
 }
@@ -74,14 +74,14 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
     let mut analyst = Analyst::connect(address).await?;
     let statements = split(&options.statement, Strings::Standard);
     if statements.is_empty() {
-        return Err(Failure::new("there is no statement in it"));
+        return Err(Failure::new("the text contains no statement"));
     }
     if statements.len() > 1 {
-        println!("in one query they run at the primary, together; each in a query of its own:");
+        println!("in one query message all statements run at the primary; each as its own query:");
     }
     let whole = Shape::of(&options.statement, Strings::Standard);
     print_comment(whole.hint(), &design);
-    // It is the first one's.
+    // The declaration is the first statement's.
     let mut declaration = whole.declaration(&options.statement);
     for statement in statements {
         let declaration = declaration.take();
@@ -90,7 +90,8 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
         match statement.what {
             What::Utility(utility) => {
                 if utility == Utility::Unknown {
-                    // What our grammar does not know, PostgreSQL's own may refuse. Nothing of it is executed.
+                    // PostgreSQL itself may refuse a statement that the parser here does not know. Nothing of
+                    // it is executed.
                     let client = Control::like_a_client(address).await?;
                     client.prepare(text).await.map_err(postgres::Error::from)?;
                 }
@@ -98,7 +99,7 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
                     .as_ref()
                     .is_some_and(|ordered| ordered.utility(&utility, text, declaration.as_ref()))
                 {
-                    println!("  runs at the primary: it is a utility statement ({})", utility.name());
+                    println!("  runs at the primary: utility statement ({})", utility.name());
                 }
             }
             What::Tree => {
@@ -125,10 +126,7 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
         }
     }
     if !missing.is_empty() {
-        println!(
-            "the database {} is not attached: until then all its reads stay at the primary",
-            address.database
-        );
+        println!("the database {} is not attached; all its reads stay at the primary", address.database);
     }
     Ok(())
 }
@@ -137,24 +135,24 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
 async fn catalog(control: &Control, config: &Config) -> Result<Catalog, Failure> {
     let mut catalog = postgres::load(control).await?.catalog;
     catalog.trusts_declarations = config.design().orders_first();
-    for wrong in catalog.declare(&config.procedures, &config.harmless_functions) {
-        println!("{wrong}: this declaration does not count");
+    for wrong in catalog.declare(&config.procedures, &config.replica_safe_functions) {
+        println!("{wrong}: this declaration is ignored");
     }
     Ok(catalog)
 }
 
-/// What a comment in front of it asks for.
+/// Prints the request of the comment before the statement.
 fn print_comment(hint: Option<Hint>, design: &Design) {
     match hint {
-        Some(Hint::Level(level)) => println!("its comment asks for the consistency {level}"),
+        Some(Hint::Level(level)) => println!("the comment requests the consistency {level}"),
         Some(Hint::Declares) => {
-            println!("its comment declares tables: where the design asks for that, it counts")
+            println!("the comment declares tables, which applies in designs with declared tables")
         }
         Some(Hint::Unknown) if design.declares_tables() => {
-            println!("its comment is not understood: refused with 42704");
+            println!("invalid comment: rejected with 42704");
         }
         Some(Hint::Unknown) => {
-            println!("its comment asks for a consistency that is not known: it runs at the primary");
+            println!("the comment requests an unknown consistency: runs at the primary");
         }
         None => {}
     }
@@ -176,10 +174,10 @@ async fn settings(options: &Options, address: &Address) -> Result<Settings, Fail
     Ok(Interner::new(1).intern(values))
 }
 
-/// What relations are called.
+/// Names of relations.
 struct Names<'a> {
     catalog: &'a Catalog,
-    /// Those that the catalog leaves out, PostgreSQL's own.
+    /// Relations that the catalog leaves out: PostgreSQL's own.
     others: BTreeMap<RelationId, String>,
 }
 
@@ -205,10 +203,10 @@ impl Names<'_> {
     }
 }
 
-/// Whether it may leave the primary, and what keeps it there.
+/// Prints if the statement may be offloaded, and the reasons why not.
 fn print_stay(template: &Template, values: &Values<'_>) {
     match template.stay_with(values) {
-        None => println!("  may run at a standby, when its answer is proven"),
+        None => println!("  may run at a standby, if its result is proven fresh"),
         Some(stay) => {
             println!("  runs at the primary: {}", stay.sentence());
             for other in template.stays.iter().filter(|other| **other != stay) {
@@ -224,10 +222,10 @@ fn print(template: &Template, [reads, writes]: &[Footprint; 2], names: &Names<'_
         println!("  writes: {}", named(writes, names));
     }
     if let Some(chance) = template.chance {
-        println!("  two runs may differ ({}): one node per session", chance.name());
+        println!("  not deterministic ({}): one node per session", chance.name());
     }
     if template.dirties {
-        println!("  may change the session's state: the session stays at the primary until that is known");
+        println!("  may change session state: the session stays at the primary until that is known");
     }
 }
 
@@ -254,6 +252,6 @@ fn one(table: RelationId, access: &Access, names: &Names<'_>) -> String {
         Some(numbers) => numbers.map(column).collect::<Vec<_>>().join(", "),
     };
     let columns = if columns.is_empty() { "no column".to_owned() } else { columns };
-    let existence = if access.existence { "; rows come and go" } else { "" };
+    let existence = if access.existence { "; existence of rows" } else { "" };
     format!("{} ({columns}; {rows}{existence})", names.table(table))
 }

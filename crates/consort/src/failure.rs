@@ -1,4 +1,4 @@
-//! Why a command could not do what it was asked: a text for a person, and the exit code.
+//! Failure of a command: a text for a person, and the exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -13,12 +13,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// It could not be done.
+    /// The command failed.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: 1 }
     }
 
-    /// What was asked for is not running.
+    /// The requested process is not running.
     pub fn not_running(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: 3 }
     }
@@ -68,6 +68,6 @@ impl From<load_clients::table::WriteError> for Failure {
 impl From<Vec<Mistake>> for Failure {
     fn from(mistakes: Vec<Mistake>) -> Self {
         let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
-        Self::new(format!("the configuration has mistakes\n  {}", lines.join("\n  ")))
+        Self::new(format!("the configuration is invalid\n  {}", lines.join("\n  ")))
     }
 }

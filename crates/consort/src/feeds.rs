@@ -1,4 +1,4 @@
-//! How the replicas are that Consort feeds, in words: from the rows of `SHOW FEEDS`.
+//! State of the logical replicas, in words: from the rows of `SHOW REPLICATION`.
 
 use crate::console::{Row, value};
 
@@ -22,7 +22,7 @@ pub(crate) fn state(feed: &Row) -> String {
     }
 }
 
-/// How far its copy is, as soon as that is known.
+/// Progress of its copy, as soon as that is known.
 fn copied(feed: &Row) -> Option<String> {
     let number = |column| value(Some(feed), column)?.parse::<u64>().ok();
     let megabytes = |column| Some(number(column)? as f64 / f64::from(1 << 20));
@@ -45,8 +45,8 @@ mod tests {
     fn states_in_words() {
         assert_eq!(state(&feed(&[("state", "paused")])), "paused");
         assert_eq!(
-            state(&feed(&[("state", "waiting"), ("why", "the server is away")])),
-            "waiting: the server is away"
+            state(&feed(&[("state", "waiting"), ("why", "the server is unreachable")])),
+            "waiting: the server is unreachable"
         );
         assert_eq!(
             state(&feed(&[("state", "serving"), ("version", "7"), ("newest_version", "9")])),

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
 
-/// How often is looked whether a process has ended.
+/// Interval of the check that a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A folder of `consort up`.
@@ -39,11 +39,11 @@ impl Home {
         let variable =
             |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
-        let state = state.ok_or_else(|| Failure::new("HOME is not set; name a folder with --dir"))?;
+        let state = state.ok_or_else(|| Failure::new("HOME is not set; name a directory with --dir"))?;
         Ok(Self { folder: state.join("consort") })
     }
 
-    /// Whether it is the folder that is meant when none is named.
+    /// True if it is the folder that is meant when none is named.
     pub fn is_usual(&self) -> bool {
         Self::at(None).is_ok_and(|usual| usual.folder == self.folder)
     }
@@ -81,15 +81,15 @@ impl Home {
     /// Holds off other `up` and `down` in this folder until the file is dropped.
     pub fn take_turn(&self) -> Result<File, Failure> {
         fs::create_dir_all(&self.folder)
-            .map_err(|error| Failure::new(format!("cannot make {}: {error}", self.folder.display())))?;
+            .map_err(|error| Failure::new(format!("cannot create {}: {error}", self.folder.display())))?;
         let file = self.folder.join("up.lock");
         let wrong = |error| Failure::new(format!("cannot lock {}: {error}", file.display()));
-        // Nobody else may open it, and hold everybody off.
+        // No other user may open it, and block all commands.
         let turn = File::options().create(true).append(true).mode(0o600).open(&file).map_err(wrong)?;
         match turn.try_lock() {
             Ok(()) => return Ok(turn),
             Err(TryLockError::WouldBlock) => {
-                eprintln!("another command works in {}; it is waited for ..", self.folder.display())
+                eprintln!("waiting for another command in {} ..", self.folder.display())
             }
             Err(TryLockError::Error(error)) => return Err(wrong(error)),
         }
@@ -97,7 +97,8 @@ impl Home {
         Ok(turn)
     }
 
-    /// Writes the configuration, if it is another. Whatever happens meanwhile, the old one is there or the new one, whole.
+    /// Writes the configuration, if it has changed. At any moment the file is the old one or the new one,
+    /// whole.
     pub fn replace_config(&self, text: &str) -> Result<(), Failure> {
         let file = self.config_file();
         if fs::read_to_string(&file).is_ok_and(|there| there == text) {
@@ -126,7 +127,7 @@ impl Home {
         let Some(pid) = self.running() else { return Ok(false) };
         kill_process(pid, Signal::TERM).map_err(std::io::Error::from)?;
         if !self.wait_ended(limit) {
-            eprintln!("Consort did not end within {limit:?}; it is ended now");
+            eprintln!("Consort did not stop within {limit:?}; killing it");
             kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
             self.wait_ended(limit);
         }
@@ -151,14 +152,14 @@ fn holder(pid_file: &Path) -> Option<Pid> {
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
             let pid = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
-            // Anybody may hold a file that he can read.
+            // Any user may hold a file that it can read.
             is_ours(pid).then(|| Pid::from_raw(pid))?
         }
         Ok(()) | Err(TryLockError::Error(_)) => None,
     }
 }
 
-/// Whether a process runs the program that we run, of whatever version. Where the system cannot tell: yes.
+/// True if a process runs our program, of any version. If the system cannot say: yes.
 fn is_ours(pid: i32) -> bool {
     let name = |process: &str| fs::read_to_string(format!("/proc/{process}/comm")).ok();
     name("self").is_none_or(|ours| name(&pid.to_string()) == Some(ours))
@@ -170,7 +171,10 @@ pub fn hold(pid_file: &Path) -> Result<File, Failure> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            return Err(Failure::new(format!("Consort runs already: {} is held", pid_file.display())));
+            return Err(Failure::new(format!(
+                "Consort is already running: {} is locked",
+                pid_file.display()
+            )));
         }
         Err(TryLockError::Error(error)) => return Err(error.into()),
     }

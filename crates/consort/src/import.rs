@@ -1,5 +1,5 @@
-//! `consort import`: a configuration of PgBouncer, PgCat or PgDog becomes one of Consort's. What becomes of what is `node`'s
-//! (`config_import`); here are the files and what is said.
+//! `consort import`: a configuration of PgBouncer, PgCat or PgDog becomes one of Consort's. The crate
+//! `config_import` converts it; here are the files and the messages.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,41 +12,42 @@ use config_import::{Made, Product, Report, USERS};
 
 use crate::failure::Failure;
 
-/// Make a configuration out of one of PgBouncer, PgCat or PgDog
+/// Convert a configuration of PgBouncer, PgCat or PgDog
 ///
-/// What can be carried over is written; what cannot is named on standard error with its line, the reason, and what to do
-/// instead. The servers are not asked anything: `consort check` does that.
+/// Writes the settings that Consort supports. Lists each other setting on standard error, with its line, the
+/// reason and an alternative. Does not contact the servers; use `consort check` for that.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// pgbouncer.ini, pgcat.toml or pgdog.toml; the files that it names, and users.toml beside pgdog.toml, are read too
+    /// pgbouncer.ini, pgcat.toml or pgdog.toml; included files, and users.toml next to pgdog.toml, are read
+    /// too
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Whose file it is; without this its content tells
+    /// Product of the file; default: detected from its content
     #[arg(long, value_name = "PRODUCT", value_parser = products())]
     from: Option<String>,
-    /// File to write, which must not exist yet; passwords of the foreign file go to users.txt beside it. Without this the
-    /// configuration goes to standard output, and passwords nowhere
+    /// File to write, which must not exist; passwords go to users.txt next to it. Default: standard output,
+    /// without passwords
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  consort import pgbouncer.ini                          only look at what would become of it
+  consort import pgbouncer.ini                          print the result only
   consort import pgbouncer.ini --output consort.toml
-  consort import pgdog.toml --output consort.toml       users.txt beside it gets the passwords
+  consort import pgdog.toml --output consort.toml       passwords go to users.txt next to it
   consort import proxy.conf --from pgcat
 
-What standard error says of a setting:
-  pgbouncer.ini:7: pgbouncer.logfile: not needed: ..    nothing is lost without it
+Messages on standard error about a setting:
+  pgbouncer.ini:7: pgbouncer.logfile: not needed: ..    Consort does not need it
   pgbouncer.ini:9: pgbouncer.syslog = 1: not carried: ..
-                                                        Consort will not do this, and what will
-  pgbouncer.ini:12: note: ..                            it is carried, and there is something to know
+                                                        Consort does not support it; with an alternative
+  pgbouncer.ini:12: note: ..                            carried, with a remark
 
-The exit code is 0 when a configuration was made, also if something was not carried.
-docs/coming-from.md says what is different behind it. Then:
-  consort check --config consort.toml                   what is missing at the servers";
+The exit code is 0 if a configuration was written, even if settings were not carried.
+docs/coming-from.md lists the differences in behavior. Then:
+  consort check --config consort.toml                   check the servers";
 
 fn products() -> PossibleValuesParser {
     let value = |product: Product| PossibleValue::new(product.option()).help(product.files());
@@ -70,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 Some(file) => {
                     write_new(file, 0o640, &made.text)?;
                     if let Some(users) = users.filter(|_| made.has_users) {
-                        // For nobody else to read.
+                        // No other user may read it.
                         write_new(&users, 0o600, &imported.users())?;
                     }
                 }
@@ -97,17 +98,17 @@ fn say(report: &Report, made: &Made, options: &Options) {
     eprintln!("{}: {}", options.file.display(), report.sum());
     let Some(output) = &options.output else {
         if made.has_users {
-            eprintln!("nothing is written: with --output the roles' secrets go to {USERS} beside it");
+            eprintln!("no file was written; with --output, roles' secrets go to {USERS} next to it");
         }
         return;
     };
     if made.has_users {
-        eprintln!("{}: the roles and their secrets", output.with_file_name(USERS).display());
+        eprintln!("{}: roles and secrets written", output.with_file_name(USERS).display());
     }
     let file = output.display();
     eprintln!(
-        "{file}: the configuration. Next:\n\
-         \x20 name control_user, a superuser at the nodes, and the standbys that it lacks\n\
+        "{file}: configuration written. Next:\n\
+         \x20 set control_user to a superuser of the nodes, and add missing standbys\n\
          \x20 consort check --config {file}\n\
          \x20 consort attach --config {file}\n\
          \x20 consort serve --config {file}"
@@ -126,9 +127,9 @@ fn guess(file: &Path) -> Result<Product, Failure> {
         (false, true, false) => Ok(Product::Pgdog),
         (false, false, true) => Ok(Product::Pgbouncer),
         _ => {
-            let whose = format!("{}: it cannot be told whose file this is", file.display());
+            let whose = format!("{}: cannot detect the product of this file", file.display());
             let names = Product::ALL.map(Product::option).join(" or ");
-            Err(Failure::new(format!("{whose}: say --from {names}")))
+            Err(Failure::new(format!("{whose}; use --from {names}")))
         }
     }
 }
@@ -139,7 +140,7 @@ fn unreadable(file: &Path, error: &io::Error) -> Failure {
 
 fn refuse_to_replace(file: &Path) -> Result<(), Failure> {
     match file.exists() {
-        true => Err(Failure::new(format!("{} is there already: take another --output", file.display()))),
+        true => Err(Failure::new(format!("{} already exists; choose another --output", file.display()))),
         false => Ok(()),
     }
 }

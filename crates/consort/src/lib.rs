@@ -1,6 +1,6 @@
-//! The command. Each subcommand is a file: what it takes, what it does, what it prints. What runs for ever is `node`'s,
-//! what drives PostgreSQL is `postgres`'; this crate only brings them together for a person at a terminal. The library lets `consort-bench` start
-//! clusters as `consort up` does.
+//! The command. Each subcommand is a file: its options, its work, its output. Work that runs for ever is
+//! `node`'s, and PostgreSQL's processes are driven by `postgres`; this crate only brings them together for a
+//! person at a terminal. The library lets `consort-bench` start clusters as `consort up` does.
 //!
 //! Exit codes: 0 done; 1 it could not be done, and the standard error says why; 2 the command line is wrong; 3 what was
 //! asked for is not running.
@@ -38,10 +38,11 @@ use clap::{Parser, Subcommand};
 
 use failure::Failure;
 
-/// Consort makes a PostgreSQL primary and its standbys behave as one server.
+/// Consort is a PostgreSQL proxy and connection pooler that sends reads to replicas without returning stale
+/// data.
 ///
-/// Clients connect to one address. Writes go to the primary; a read goes to a standby when it is proven to show there
-/// what the primary would show, and to the primary otherwise.
+/// Clients connect to one address. Writes run at the primary. A read runs at a replica if its result is
+/// proven to be what the primary would return, and at the primary otherwise.
 #[derive(Parser)]
 #[command(name = "consort", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct CommandLine {
@@ -51,13 +52,13 @@ struct CommandLine {
 
 const EXAMPLES: &str = "\
 Examples:
-  consort demo                    what it is about, in a minute
-  consort up                      a primary and two standbys on this machine, behind one address
-  consort status                  the nodes, how far each has come, where reads went
-  consort psql                    a prompt through Consort
-  consort down                    stop it all; `consort up` starts it again
-  consort serve --config FILE     the same for servers that you already have
-  consort import pgbouncer.ini    such a FILE out of the one of PgBouncer, PgCat or PgDog";
+  consort demo                    demonstration in a minute
+  consort up                      start a primary, two standbys and Consort on this machine
+  consort status                  show nodes, lag and read offload
+  consort psql                    open psql through Consort
+  consort down                    stop all; `consort up` starts it again
+  consort serve --config FILE     serve in front of existing servers
+  consort import pgbouncer.ini    convert a configuration of PgBouncer, PgCat or PgDog";
 
 #[derive(Subcommand)]
 enum Command {
@@ -84,7 +85,7 @@ pub fn main() -> ExitCode {
     exit_code(|| run(command))
 }
 
-/// Runs a command: its exit code, after its failure was told on the standard error.
+/// Runs a command: its exit code, after its failure was printed on the standard error.
 pub fn exit_code(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
     broken_pipe::ends_quietly(|| match command() {
         Ok(()) => ExitCode::SUCCESS,

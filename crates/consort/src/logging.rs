@@ -3,11 +3,11 @@
 use config::{Config, LogFormat};
 use tracing_subscriber::EnvFilter;
 
-/// Begins to log. A second call in one process changes nothing. What is returned changes the level.
+/// Begins to log. A second call in one process changes nothing. The returned closure changes the level.
 pub(crate) fn start(config: &Config) -> Box<dyn Fn(&str)> {
     let lines =
         tracing_subscriber::fmt().with_env_filter(filter(&config.log_level)).with_writer(std::io::stderr);
-    // Beginning fails only if somebody logs already, and a change of level only when nobody does any more.
+    // The start fails only if a logger exists already, and a change of level only after the logger's end.
     match config.log_format {
         LogFormat::Text => {
             let lines = lines.with_ansi(false).with_filter_reloading();
@@ -24,7 +24,7 @@ pub(crate) fn start(config: &Config) -> Box<dyn Fn(&str)> {
     }
 }
 
-/// The replication client calls every reconnect an error; what it means for us is said where it is handled.
+/// The replication client reports every reconnect as an error; its caller decides the meaning.
 fn filter(level: &str) -> EnvFilter {
     EnvFilter::new(format!("{level},pgwire_replication=off"))
 }

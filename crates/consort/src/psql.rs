@@ -9,18 +9,18 @@ use config::Server;
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
 
-/// Open psql through Consort, or at one of its nodes
+/// Open psql through Consort, or directly at a node
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// At this node instead: primary, standby1, replica1, .. (`consort status` lists them). At the primary that is a log-in past
-    /// Consort: with writers through Consort, one that lasts or writes has proofs reckon with writers anywhere from then on;
-    /// RELOAD switches back
+    /// Connect directly to this node: primary, standby1, replica1, .. (see `consort status`). A log-in at the
+    /// primary bypasses Consort: with writers through Consort, one that lasts or writes switches proofs to
+    /// writers anywhere, until RELOAD
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// What psql gets
+    /// Arguments for psql
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PSQL ARGUMENTS")]
     arguments: Vec<String>,
 }
@@ -54,16 +54,16 @@ fn at_node(psql: &mut Command, found: &Found, name: &str, arguments: &[String]) 
     let nodes: Vec<&Server> = std::iter::once(&config.primary).chain(config.read_nodes()).collect();
     let node = nodes.iter().find(|node| node.name == name).ok_or_else(|| {
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        Failure::new(format!("there is no node {name}; there are {}", names.join(", ")))
+        Failure::new(format!("node {name} does not exist; existing nodes: {}", names.join(", ")))
     })?;
-    // Where TLS is not asked for it is as psql itself would have it.
+    // Without a TLS setting psql's own default holds.
     if let Some(tls) = config.tls_to_servers().map_err(Failure::new)? {
         psql.envs(tls.for_libpq());
     }
     log_in(psql, found, (&node.host, node.port), arguments)
 }
 
-/// Where psql logs in, and as whom, unless its arguments or the environment say otherwise.
+/// Address and role of psql's login, unless its arguments or the environment say otherwise.
 fn log_in(
     psql: &mut Command,
     found: &Found,

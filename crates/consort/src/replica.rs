@@ -1,4 +1,4 @@
-//! `consort replica`: what is done with a replica that Consort feeds, while everybody works.
+//! `consort replica`: operations on a logical replica, while clients work.
 
 mod backed_up;
 
@@ -18,14 +18,14 @@ use crate::home::Home;
 use crate::settings_file::SettingsFile;
 use crate::{feeds, up};
 
-/// How often is looked how far a copy is.
+/// Interval of the look at a copy's progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often is looked whether a replica has left.
+/// Interval of the check that a replica has left.
 const LEFT_EVERY: Duration = Duration::from_millis(50);
 /// Beyond the drain time a replica has so long to leave.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Add or remove a replica that Consort feeds, pause, resume or rebuild it, while everybody works
+/// Add, remove, pause, resume or rebuild a logical replica, online
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -35,51 +35,52 @@ pub(crate) struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
-  consort replica add                            another server, made, copied to and fed
-  consort replica add --from backup              the same by a base backup: much quicker for large databases
-  consort replica add --from replica1            the same of a replica that runs: the primary is not read
-  consort replica seed                           a base backup that is kept for replicas to come
-  consort replica add --from seed                another server, of a copy of that
-  consort replica add --tables 'orders,shop.*'   another server that has these tables alone
-  consort replica remove replica2                it is fed no more, and its data go
-  consort replica pause replica1                 reads go elsewhere; nothing is written there
-  consort replica resume replica1                it goes on where it was
-  consort replica rebuild replica1               every database is copied to it anew, and how far that is
+  consort replica add                            create a replica and copy every database by dump
+  consort replica add --from backup              copy by base backup: much faster for large databases
+  consort replica add --from replica1            copy a running replica, without reading the primary
+  consort replica seed                           keep a base backup for later replicas
+  consort replica add --from seed                create a replica from that base backup
+  consort replica add --tables 'orders,shop.*'   create a replica with these tables only
+  consort replica remove replica2                remove the replica and its data
+  consort replica pause replica1                 stop reads and replication at the replica
+  consort replica resume replica1                continue
+  consort replica rebuild replica1               copy every database to it again, with progress
 
-It asks the console of the Consort that runs: RELOAD, ADD REPLICA, PAUSE REPLICA, RESUME REPLICA, REBUILD REPLICA, SHOW
-FEEDS. Servers that `consort up` did not make are added and removed in the configuration, as [[replica]], and by RELOAD.";
+The commands use the console of the running Consort: RELOAD, ADD REPLICA, PAUSE REPLICA, RESUME REPLICA, REBUILD REPLICA, SHOW
+REPLICATION. For servers that `consort up` did not create, edit [[replica]] in the configuration, then RELOAD.";
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Make another server, copy every database to it, and tell how far that is (servers of `consort up` only)
+    /// Create a replica and copy every database to it, with progress (servers of `consort up` only)
     ///
-    /// The copies are made while everybody works, and go on if this command is broken off.
+    /// Clients keep working during the copies, which continue if this command is interrupted.
     Add(Add),
-    /// Keep a base backup of the primary, of which replicas are made later (servers of `consort up` only)
+    /// Create the seed: a base backup of the primary for later replicas (servers of `consort up` only)
     ///
-    /// The primary keeps its log since then, at most as much as its max_slot_wal_keep_size says, so that a new replica only
-    /// has to replay that. Done again it makes a new seed in the place of the old one: then there is less to replay.
+    /// The primary retains its WAL from then on, up to max_slot_wal_keep_size, and a new replica replays it.
+    /// Repeat the command to replace the seed, which leaves less WAL to replay.
     Seed(MakeSeed),
-    /// Feed a replica no more, and throw its server and its data away (servers of `consort up` only)
+    /// Remove a replica, and delete its server and data (servers of `consort up` only)
     ///
-    /// Reads that are under way there may end, at most for the setting drain_time.
+    /// Reads that run there can end first, up to shutdown_drain_timeout.
     Remove(Named),
-    /// No read goes there, and it takes nothing, until it is resumed or Consort is started again
+    /// Stop reads and replication at a replica, until it is resumed or Consort restarts
     ///
-    /// What it lacks is kept for it, at most fed_buffer and fed_archive bytes for each database; then it is copied anew when it is resumed.
+    /// Its backlog is kept, up to replication_buffer_size and replication_spill_size bytes for each database.
+    /// A larger backlog makes Consort copy the database again when the replica is resumed.
     Pause(Named),
-    /// It goes on where it was
+    /// Continue reads and replication at a replica
     Resume(Named),
-    /// Copy every database to it anew, and tell how far that is
+    /// Copy every database to a replica again, with progress
     ///
-    /// Until a database is copied its reads go elsewhere. The copy is made while everybody works, and goes on if this command
-    /// is broken off.
+    /// Until a database is copied, its reads run elsewhere. Clients keep working during the copy, which
+    /// continues if this command is interrupted.
     Rebuild(Rebuild),
 }
 
 #[derive(Args, Debug)]
 struct Named {
-    /// The replica's name
+    /// Name of the replica
     name: String,
     #[command(flatten)]
     which: Which,
@@ -89,17 +90,19 @@ struct Named {
 struct Add {
     #[command(flatten)]
     which: Which,
-    /// How the primary's databases come to it: `dump`, `backup`, `seed`, or the name of a replica
+    /// Method of the first copy: `dump`, `backup`, `seed`, or the name of a replica
     ///
-    /// dump: each by pg_dump and pg_restore, into a server that initdb makes. backup: the whole server by pg_basebackup; nothing
-    /// is restored, no index is made anew. seed: as backup, of the one that `consort replica seed` has made. The name of a replica
-    /// that serves all of its databases: its server is copied by pg_basebackup while it goes on, and the primary is not read.
+    /// dump: each database by pg_dump and pg_restore, into a new server of initdb. backup: the whole server
+    /// by pg_basebackup, without rebuilding indexes. seed: as backup, from the seed of `consort replica
+    /// seed`. Name of a replica that serves all of its databases: copies its server by pg_basebackup online,
+    /// without reading the primary.
     #[arg(long, value_name = "HOW", default_value = "dump", value_parser = From::read)]
     from: From,
-    /// It has these tables alone, with their partitions and children: NAME (in every schema), SCHEMA.NAME or SCHEMA.*
+    /// Tables of the replica, with their partitions and children: NAME (in every schema), SCHEMA.NAME or
+    /// SCHEMA.*
     ///
-    /// Who reads others too is answered elsewhere. All tables are defined there, the others have no rows. For the designs
-    /// whose reads may go to the primary.
+    /// Queries of other tables run elsewhere. The replica defines all tables, but has no rows of the others.
+    /// Supported by designs whose reads may run at the primary.
     #[arg(long, value_name = "TABLES", value_delimiter = ',', num_args = 1)]
     tables: Vec<String>,
     /// Do not wait for the copies
@@ -107,7 +110,7 @@ struct Add {
     no_wait: bool,
 }
 
-/// How the primary's databases come to a new replica.
+/// Source of a new replica's databases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum From {
     /// Each by pg_dump and pg_restore, into a server that initdb makes.
@@ -136,7 +139,7 @@ impl From {
 struct MakeSeed {
     #[command(flatten)]
     which: Which,
-    /// Throw the seed away: no log is kept for it any more
+    /// Delete the seed, and its retained WAL
     #[arg(long)]
     remove: bool,
 }
@@ -167,10 +170,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         What::Seed(MakeSeed { which, remove: true }) => backed_up::remove_seed(&which.find()?),
         What::Remove(Named { name, which }) => remove(&which.find()?, name),
         What::Pause(named) => tell(named, "PAUSE", "paused").map(drop),
-        What::Resume(named) => tell(named, "RESUME", "goes on").map(drop),
-        What::Rebuild(Rebuild { named, no_wait: true }) => tell(named, "REBUILD", "is copied anew").map(drop),
+        What::Resume(named) => tell(named, "RESUME", "resumed").map(drop),
+        What::Rebuild(Rebuild { named, no_wait: true }) => tell(named, "REBUILD", "rebuilding").map(drop),
         What::Rebuild(Rebuild { named, no_wait: false }) => {
-            let found = tell(named, "REBUILD", "is copied anew")?;
+            let found = tell(named, "REBUILD", "rebuilding")?;
             until_copied(&found, &named.name, Said::default())
         }
     }
@@ -180,14 +183,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 fn home<'a>(found: &'a Found, how: &str) -> Result<&'a Home, Failure> {
     found.home.as_ref().ok_or_else(|| {
         Failure::new(format!(
-            "its servers were not made by `consort up`: {how} {} and tell Consort to read it again (RELOAD, SIGHUP)",
+            "the servers were not created by `consort up`; {how} {}, then reload Consort (RELOAD, SIGHUP)",
             found.config_file.display()
         ))
     })
 }
 
-/// What is done where `consort up` has not made the servers.
-const MAKE_ONE: &str = "make one with initdb, write it as [[replica]] into";
+/// Advice where `consort up` has not made the servers.
+const MAKE_ONE: &str = "create a server with initdb, add it as [[replica]] to";
 
 /// A part of the tables can be had, and is named well. Nothing is made before.
 fn demand_tables(found: &Found, tables: &[String]) -> Result<(), Failure> {
@@ -197,14 +200,12 @@ fn demand_tables(found: &Found, tables: &[String]) -> Result<(), Failure> {
     let design = found.config.design();
     if design.needs_replicas() {
         return Err(Failure::new(format!(
-            "--tables is for designs whose reads may go to the primary: with the design {} replicas have all tables",
+            "--tables is not supported by the design {}, in which every replica has all tables",
             design.name
         )));
     }
     let wrong = |wrong| {
-        Failure::new(format!(
-            "names of tables such as orders, shop.orders or shop.* are wanted, not {wrong:?}"
-        ))
+        Failure::new(format!("expected table names such as orders, shop.orders or shop.*, found {wrong:?}"))
     };
     Chosen::read(tables).map(drop).map_err(wrong)
 }
@@ -213,17 +214,19 @@ fn add(found: &Found, options: &Add) -> Result<(), Failure> {
     let home = home(found, MAKE_ONE)?;
     let turn = home.take_turn()?;
     if home.running().is_none() {
-        return Err(Failure::not_running("Consort does not run: `consort up --replicas N` makes replicas"));
+        return Err(Failure::not_running(
+            "Consort is not running; create replicas with `consort up --replicas N`",
+        ));
     }
     let (mut cluster, mut file) = made(found, home)?;
     let name = cluster.next_replica();
     options.choose(&mut file, &name);
-    eprintln!("making {name} ..");
+    eprintln!("creating {name} ..");
     cluster.add_replica(&options_of(&file)?)?.start()?;
     up::write(home, &file, cluster.nodes())?;
     drop(turn);
     ask(found, "RELOAD")?;
-    println!("{name}: joins");
+    println!("{name}: added");
     if options.no_wait { Ok(()) } else { until_copied(found, &name, Said::default()) }
 }
 
@@ -237,17 +240,17 @@ impl Add {
 }
 
 fn remove(found: &Found, name: &str) -> Result<(), Failure> {
-    let home = home(found, "take its [[replica]] out of")?;
+    let home = home(found, "remove its [[replica]] from")?;
     let _turn = home.take_turn()?;
     let (mut cluster, file) = made(found, home)?;
     if !cluster.replicas().iter().any(|node| node.name() == name) {
         let names: Vec<&str> = cluster.replicas().iter().map(|node| node.name()).collect();
         let others = if names.is_empty() {
-            "none at all".to_owned()
+            "no replicas exist".to_owned()
         } else {
-            format!("there are: {}", names.join(", "))
+            format!("existing replicas: {}", names.join(", "))
         };
-        return Err(Failure::new(format!("there is no replica \"{name}\"; {others}")));
+        return Err(Failure::new(format!("replica \"{name}\" does not exist; {others}")));
     }
     up::write(home, &file, cluster.nodes().iter().filter(|node| node.name() != name))?;
     if home.running().is_some() {
@@ -261,11 +264,11 @@ fn remove(found: &Found, name: &str) -> Result<(), Failure> {
 
 /// The servers that `consort up` made, and the part of the configuration that is not about them.
 fn made(found: &Found, home: &Home) -> Result<(local_cluster::Cluster, SettingsFile), Failure> {
-    let cluster = found.local()?.ok_or_else(|| Failure::new("there is no cluster"))?;
+    let cluster = found.local()?.ok_or_else(|| Failure::new("no cluster exists"))?;
     Ok((cluster, SettingsFile::of(Some(&fs::read_to_string(home.config_file())?))))
 }
 
-/// How servers are made that are to be like these.
+/// Options for further servers like these.
 fn options_of(file: &SettingsFile) -> Result<local_cluster::Options, Failure> {
     let log_ins = up::writers(file, &up::Options::default())?.log_ins();
     Ok(local_cluster::Options { log_ins, ..local_cluster::Options::default() })
@@ -278,10 +281,10 @@ fn ask(found: &Found, command: &str) -> Result<Rows, Failure> {
 
 /// Waits until it has left the cluster.
 fn until_gone(found: &Found, name: &str) -> Result<(), Failure> {
-    let deadline = Instant::now() + found.config.drain_time + LEAVE_LIMIT;
+    let deadline = Instant::now() + found.config.shutdown_drain_timeout + LEAVE_LIMIT;
     while ask(found, "SHOW REPLICAS")?.iter().any(|node| value(Some(node), "name") == Some(name)) {
         if Instant::now() > deadline {
-            return Err(Failure::new(format!("{name} has not left within the drain time; try again")));
+            return Err(Failure::new(format!("{name} was not drained in time; try again")));
         }
         std::thread::sleep(LEFT_EVERY);
     }
@@ -301,7 +304,7 @@ fn until_copied(found: &Found, name: &str, mut said: Said) -> Result<(), Failure
         let rows = said.say(found, name)?;
         for (database, state, words) in &rows {
             if state == "failed" || state == "paused" {
-                return Err(Failure::new(format!("{name}: the database {database} is not copied: {words}")));
+                return Err(Failure::new(format!("{name}: cannot copy the database {database}: {words}")));
             }
         }
         if rows.iter().all(|(_, state, _)| is_copied(state)) {
@@ -311,14 +314,14 @@ fn until_copied(found: &Found, name: &str, mut said: Said) -> Result<(), Failure
     }
 }
 
-/// What was said of each database.
+/// Last printed report of each database.
 #[derive(Default)]
 struct Said(BTreeMap<String, String>);
 
 impl Said {
     /// Says of a replica's databases how they are, if that is new. Each with its state, and that in words.
     fn say(&mut self, found: &Found, name: &str) -> Result<Vec<(String, String, String)>, Failure> {
-        let rows = of_replica(&ask(found, "SHOW FEEDS")?, name);
+        let rows = of_replica(&ask(found, "SHOW REPLICATION")?, name);
         for (database, _, words) in &rows {
             if self.0.insert(database.clone(), words.clone()).as_ref() != Some(words) {
                 eprintln!("{name}, database {database}: {words}");

@@ -1,37 +1,37 @@
-//! The seed of replicas to come, as people and programs are told of it.
+//! The seed of replicas to come, for people and programs.
 
 use local_cluster::{Seed, SeedLog};
 use postgres::attach::Finding;
 use serde_json::{Value, json};
 
-/// What makes it useful again.
-const MEND: &str = "`consort replica seed` puts a new one in its place";
+/// Fix for a seed that is of no use.
+const MEND: &str = "replace it with `consort replica seed`";
 
 /// One line.
 pub(crate) fn in_words(seed: &Seed) -> String {
     let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / f64::from(1 << 20));
     let log = match seed.log {
         SeedLog::Kept { bytes, left_bytes: None } => {
-            format!("the primary keeps {} of log for it, without a limit", megabytes(bytes))
+            format!("the primary retains {} of WAL for it, without a limit", megabytes(bytes))
         }
         SeedLog::Kept { bytes, left_bytes: Some(left) } => format!(
-            "the primary keeps {} of log for it, {} more and it is of no use",
+            "the primary retains {} of WAL for it, and {} more until it becomes unusable",
             megabytes(bytes),
             megabytes(left)
         ),
         SeedLog::Going { bytes } => format!("{}; {MEND}", going(&megabytes(bytes))),
-        SeedLog::Gone => format!("it is of no use: {GONE}; {MEND}"),
-        SeedLog::Unknown => "the primary does not say whether it keeps the log since".to_owned(),
+        SeedLog::Gone => format!("unusable: {GONE}; {MEND}"),
+        SeedLog::Unknown => "cannot read from the primary if its WAL is retained".to_owned(),
     };
-    format!("seed: {}, from {} of the primary's log on; {log}", megabytes(seed.bytes), seed.from)
+    format!("seed: {}, from WAL position {}; {log}", megabytes(seed.bytes), seed.from)
 }
 
-const GONE: &str = "the primary has not kept all of its log since (max_slot_wal_keep_size)";
+const GONE: &str = "the primary no longer has all WAL since (max_slot_wal_keep_size)";
 
 fn going(megabytes: &str) -> String {
     format!(
-        "it is about to be of no use: its {megabytes} of log are more than max_slot_wal_keep_size, and go with one of the \
-         primary's next checkpoints"
+        "about to become unusable: its {megabytes} of WAL exceed max_slot_wal_keep_size, and one of the primary's next \
+         checkpoints removes them"
     )
 }
 
@@ -53,14 +53,14 @@ pub(crate) fn as_json(seed: &Seed) -> Value {
     })
 }
 
-/// What is wrong with it.
+/// The finding for a seed that is of no use.
 pub(crate) fn finding(seed: &Seed) -> Option<Finding> {
     let what = match seed.log {
         SeedLog::Kept { .. } | SeedLog::Unknown => return None,
         SeedLog::Going { bytes } => going(&format!("{:.1} MB", bytes as f64 / f64::from(1 << 20))),
-        SeedLog::Gone => format!("it is of no use: {GONE}"),
+        SeedLog::Gone => format!("unusable: {GONE}"),
     };
-    let mend = "consort replica seed, or consort replica seed --remove; a larger max_slot_wal_keep_size keeps the next one for longer";
+    let mend = "consort replica seed, or consort replica seed --remove; increase max_slot_wal_keep_size to retain the next one longer";
     Some(Finding { what, mend: mend.to_owned(), fatal: false })
 }
 
@@ -75,14 +75,14 @@ mod tests {
         let kept = seed(SeedLog::Kept { bytes: 1 << 19, left_bytes: Some(5 << 20) });
         assert_eq!(
             in_words(&kept),
-            "seed: 3.0 MB, from 1/28 of the primary's log on; the primary keeps 0.5 MB of log for it, 5.0 MB more and it is \
-             of no use"
+            "seed: 3.0 MB, from WAL position 1/28; the primary retains 0.5 MB of WAL for it, and 5.0 MB more until it \
+             becomes unusable"
         );
         assert!(finding(&kept).is_none() && finding(&seed(SeedLog::Unknown)).is_none());
         let going = seed(SeedLog::Going { bytes: 9 << 20 });
-        assert!(in_words(&going).contains("about to be of no use: its 9.0 MB"), "{}", in_words(&going));
+        assert!(in_words(&going).contains("about to become unusable: its 9.0 MB"), "{}", in_words(&going));
         assert!(finding(&going).is_some_and(|finding| !finding.fatal && finding.what.contains("9.0 MB")));
-        assert!(in_words(&seed(SeedLog::Gone)).contains("it is of no use"));
+        assert!(in_words(&seed(SeedLog::Gone)).contains("unusable: "));
         assert_eq!(as_json(&going)["usable"], true);
         assert_eq!(as_json(&seed(SeedLog::Gone))["log"], "gone");
     }

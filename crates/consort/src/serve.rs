@@ -16,21 +16,21 @@ use crate::daemon::READY;
 use crate::failure::Failure;
 use crate::{home, logging};
 
-/// Serve clients in front of PostgreSQL servers that you already have
+/// Serve clients in front of existing PostgreSQL servers
 ///
-/// It runs until SIGTERM or SIGINT, then lets open transactions end. SIGHUP reads the configuration again. SIGUSR2 starts the
-/// program once more, with --takeover: a new version of it goes on with the clients that are idle.
+/// Runs until SIGTERM or SIGINT, then drains open transactions. SIGHUP reloads the configuration. SIGUSR2
+/// starts the program again with --takeover, so that a new version takes over idle clients.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Configuration file; docs/configuration.md has every key
+    /// Configuration file; see docs/configuration.md for all settings
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// File to write the process number into, held as long as the process lives
+    /// PID file, locked while the process runs
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Take over from the process that serves with this configuration: its listening sockets and its idle clients, who do not
-    /// notice; it ends when its other clients are done
+    /// Take over listening sockets and idle clients from the process that runs with this configuration.
+    /// Clients stay connected. The old process ends after its other clients have finished
     #[arg(long, short = 'R', visible_alias = "reboot")]
     takeover: bool,
     #[command(flatten)]
@@ -42,14 +42,14 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 Before the first start:
-  consort check --config consort.toml       every prerequisite that is missing, each with the line that mends it
-  consort attach --config consort.toml      what Consort needs inside the databases
+  consort check --config consort.toml       list missing prerequisites with their fixes
+  consort attach --config consort.toml      prepare the databases
 Then:
   consort serve --config consort.toml
-After the program was replaced, beside the one that runs, as the same user:
+After an upgrade of the program, while the old process runs, as the same user:
   consort serve --config consort.toml --takeover";
 
-/// Serves until it is told to end.
+/// Serves until a signal or the console ends the process.
 pub fn run(options: &Options) -> Result<(), Failure> {
     if options.detached {
         rustix::process::setsid().map_err(std::io::Error::from)?;
@@ -58,19 +58,19 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     options.core_files.apply()?;
     let config = Config::read(&options.config)?;
     let ready = || {
-        // Whoever waits for it may be gone.
+        // The waiting process may be gone.
         let _ = writeln!(std::io::stdout(), "{READY}");
     };
     // Its configuration is right: only now the process that serves is asked.
     let heir = options.takeover.then(|| Heir::ask(&options.config)).transpose().map_err(|why| match why {
-        NoHeir::NobodyThere(why) => Failure::not_running(format!("{why}; start it without --takeover")),
+        NoHeir::NobodyThere(why) => Failure::not_running(format!("{why}; start without --takeover")),
         NoHeir::Refused(why) => Failure::new(why),
     })?;
     let served = Served { heir, starts_again: Some(starts_again()?) };
     in_this_process(&options.config, config, options.pid_file.as_deref(), Box::new(ready), served)
 }
 
-/// How a process comes to serve, and how it ends.
+/// Start and end of a serving process.
 #[derive(Default)]
 pub struct Served {
     /// From whom it takes over.
@@ -90,7 +90,7 @@ fn starts_again() -> Result<StartsAgain, Failure> {
     Ok(Rc::new(move || {
         let mut again = Command::new(&program);
         again.args(&arguments).args(takeover).stdin(Stdio::null());
-        // It names the process that says that it is alive: that is another one then.
+        // The variable names the process that the watchdog watches: that is another one then.
         again.env_remove("WATCHDOG_PID").spawn()
     }))
 }
@@ -105,7 +105,7 @@ fn hold(pid_file: Option<&Path>, heir: &mut Option<Heir>) -> Result<Option<File>
     }
 }
 
-/// Whether this file is there still.
+/// True if this file is still at this path.
 fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
     let held = file.metadata()?;
     match std::fs::metadata(path) {

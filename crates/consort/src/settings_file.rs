@@ -1,24 +1,24 @@
-//! The configuration that `consort up` writes. What a person changes in it stays: an option of the command line replaces
-//! its own line, and the servers below the mark are written anew, but for the tables that a replica is to have.
+//! The configuration that `consort up` writes. A person's changes in it stay: an option of the command line
+//! replaces its own line, and the servers below the mark are written again, except the tables that a replica
+//! is to have.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use local_cluster::{Node, Role};
 
-/// Everything below this line is written anew by each `up`.
-const MARK: &str =
-    "# The servers that `consort up` made. From here on everything is written anew by each `up`.";
+/// Everything below this line is written again by each `up`.
+const MARK: &str = "# Servers of `consort up`. Each `consort up` rewrites the file from here on.";
 
 const HEAD: &str = "\
-# Written by `consort up`; it reads it again at each start. docs/configuration.md has every key. What you change above the
-# servers stays, unless `up` is given an option that says otherwise.
+# Written by `consort up`, which reads it at each start. docs/configuration.md has every key. Changes above the
+# servers are kept, unless an option of `consort up` overrides them.
 ";
 
 /// A file in the making.
 pub struct SettingsFile {
     lines: Vec<String>,
-    /// Of replicas that are not to have all tables, by name: which ones, as it is written.
+    /// Tables of replicas that are not to have all, by the replica's name, as written.
     tables: BTreeMap<String, String>,
 }
 
@@ -40,13 +40,13 @@ impl SettingsFile {
         self.tables.insert(replica.to_owned(), format!("[{}]", tables.join(", ")));
     }
 
-    /// What the file says of a global key, as it is written.
+    /// The file's value of a global key, as written.
     pub fn get(&self, key: &str) -> Option<&str> {
         let line = &self.lines[self.place(key)?];
         line.split_once('=').map(|(_, value)| value.trim())
     }
 
-    /// Somebody has written servers into the part that people may change.
+    /// True if the part that people may change contains servers.
     pub fn names_servers(&self) -> bool {
         self.lines.iter().any(|line| {
             let head: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
@@ -109,7 +109,7 @@ impl SettingsFile {
     }
 }
 
-/// Which tables replicas are to have, of the servers that a file names.
+/// Tables that replicas are to have, of the servers that a file names.
 fn tables<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     let (mut tables, mut is_replica, mut name) = (BTreeMap::new(), false, "");
     for line in lines {
@@ -140,7 +140,7 @@ mod tests {
         let mut file = SettingsFile::of(Some(text));
         file.set("design", "\"weak\"");
         file.set("max_clients", "9");
-        file.set_at_first("proof_limit", "\"2ms\"");
+        file.set_at_first("proof_timeout", "\"2ms\"");
         let again = file.with_servers(&[]);
         let wanted = "# mine\nproof_limit = \"5ms\"\ndesign = \"weak\"\n\nmax_clients = 9\n[database.shop]\nconsistency = \"weak\"\n";
         assert!(again.starts_with(wanted), "{again}");

@@ -1,4 +1,4 @@
-//! `consort status`: the nodes, how far each has come, where reads went, and what is in doubt.
+//! `consort status`: the nodes, their positions, the placement of reads, and the in-flight write sets.
 
 use clap::Args;
 use postgres::attach::SlotFault;
@@ -9,13 +9,13 @@ use crate::console::{self, Row, Rows, value};
 use crate::failure::Failure;
 use crate::{feeds, seed, up};
 
-/// Tell how the cluster is: nodes, positions, share of reads, doubts, gauges
+/// Show the status of the cluster: nodes, positions, read offload, in-flight write sets, snapshot probes
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -25,11 +25,18 @@ Examples:
   consort status
   consort status --config /etc/consort.toml --json
 
-It asks the console of the Consort that runs, which has more: consort psql -d consort -c 'SHOW HELP'";
+The command uses the console of the running Consort, which has more: consort psql -d consort -c 'SHOW HELP'";
 
-/// What is asked, in this order.
-const COMMANDS: &[&str] =
-    &["SHOW REPLICAS", "SHOW GAUGES", "SHOW DOUBTS", "SHOW FEEDS", "SHOW LEAD", "SHOW SLOTS", "SHOW VERSION"];
+/// Commands at the console, in this order.
+const COMMANDS: &[&str] = &[
+    "SHOW REPLICAS",
+    "SHOW SNAPSHOTS",
+    "SHOW IN_FLIGHT",
+    "SHOW REPLICATION",
+    "SHOW LEADER",
+    "SHOW SLOTS",
+    "SHOW VERSION",
+];
 
 /// Columns whose values are texts although they may look like numbers.
 const TEXTS: &[&str] =
@@ -50,10 +57,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     println!("{version} at {} (design {})", up::url(&found.config), found.config.design().name);
     if let Some(led_by) = value(lead.first(), "led_by") {
         let serves = match value(lead.first(), "serves") {
-            Some("1") => "its clients are served by the primary",
-            _ => "clients are refused",
+            Some("1") => "its clients run at the primary",
+            _ => "clients are rejected",
         };
-        println!("it waits: another Consort leads ({led_by}); until it takes over {serves}");
+        println!("standing by: another Consort leads ({led_by}); until a takeover {serves}");
     }
     println!();
     print_table(&nodes(&replicas));
@@ -62,11 +69,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let name = value(Some(database), "database").unwrap_or_default();
         let slot = slot(database);
         match value(Some(database), "why_not_serving") {
-            None => println!("database {name}: reads may leave the primary{slot}"),
+            None => println!("database {name}: reads are offloaded{slot}"),
             Some(why) => println!("database {name}: reads stay at the primary: {why}{slot}"),
         }
         if value(Some(database), "paused") == Some("1") {
-            println!("database {name}: paused: new transactions wait until RESUME");
+            println!("database {name}: paused, new transactions wait until RESUME");
         }
     }
     slots.iter().filter_map(|slot| faulty(slot, &found.option())).for_each(|line| println!("{line}"));
@@ -80,14 +87,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let count = |column| value(gauges.first(), column).unwrap_or("0");
     let (sent, quick, by_lsn) = (count("sent"), count("settled_quick"), count("settled_by_lsn"));
     println!(
-        "gauges: {sent} sent, {quick} settled at once, {by_lsn} by position; doubts: {}; writers: {}",
+        "snapshot probes: {sent} sent, {quick} settled at once, {by_lsn} by WAL position; in-flight write sets: {}; writers: {}",
         doubts.len(),
         value(gauges.first(), "writers").unwrap_or("unknown")
     );
     Ok(())
 }
 
-/// What a database's slot keeps at the primary, as the end of a line.
+/// The WAL that a database's slot keeps at the primary, as the end of a line.
 fn slot(database: &Row) -> String {
     let megabytes = |column| {
         let bytes = value(Some(database), column)?.parse::<f64>().ok()?;
@@ -95,8 +102,10 @@ fn slot(database: &Row) -> String {
     };
     match (megabytes("slot_retained_bytes"), megabytes("slot_remaining_bytes")) {
         (None, _) => String::new(),
-        (Some(kept), None) => format!("; its slot keeps {kept} of log, without a limit"),
-        (Some(kept), Some(left)) => format!("; its slot keeps {kept} of log, {left} more and it is lost"),
+        (Some(kept), None) => format!("; its slot retains {kept} of WAL, without a limit"),
+        (Some(kept), Some(left)) => {
+            format!("; its slot retains {kept} of WAL, and is lost after {left} more")
+        }
     }
 }
 
@@ -213,7 +222,7 @@ mod tests {
     #[test]
     fn what_a_slot_keeps_is_told_in_megabytes() {
         let limited = row(&[("slot_retained_bytes", Some("1572864")), ("slot_remaining_bytes", Some("0"))]);
-        assert_eq!(slot(&limited), "; its slot keeps 1.5 MB of log, 0.0 MB more and it is lost");
+        assert_eq!(slot(&limited), "; its slot retains 1.5 MB of WAL, and is lost after 0.0 MB more");
         assert_eq!(slot(&row(&[("slot_retained_bytes", None)])), "");
     }
 

@@ -25,47 +25,48 @@ const LISTEN: &str = "127.0.0.1:6432";
 
 /// Start a PostgreSQL cluster on this machine: a primary, standbys, and Consort in front of them
 ///
-/// The first time it makes the servers in a folder; later it starts what is there, also after a reboot. When everything
-/// runs already, nothing happens. It prints the URL to connect to.
+/// Creates the servers in a directory the first time, and starts them later, also after a reboot. Does
+/// nothing if the cluster is running. Prints the URL for clients.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Standbys to have at least; 2 at first, none where the design reads at replicas alone
+    /// Minimum number of standbys; default for a new cluster: 2, or 0 if the design reads only at logical
+    /// replicas
     #[arg(long, value_name = "N")]
     standbys: Option<usize>,
-    /// Replicas that Consort feeds itself, to have at least; none at first, 2 where the design reads there alone
+    /// Minimum number of logical replicas; default for a new cluster: 0, or 2 if the design reads only there
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
-    /// Folder of the cluster; by default /var/lib/consort for root, else ~/.local/state/consort
+    /// Directory of the cluster; default: /var/lib/consort for root, else ~/.local/state/consort
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Address for clients; 127.0.0.1:6432 at first. On loopback local users are trusted, elsewhere SCRAM is demanded
+    /// Listen address; default: 127.0.0.1:6432. Loopback trusts local users, other addresses require SCRAM
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// What decides where a read runs
+    /// Replication design, which decides where reads run
     #[arg(long, value_name = "NAME", value_parser = design_names())]
     design: Option<String>,
-    /// Who writes at the primary; through-consort at first
+    /// Writers at the primary; default: through-consort
     #[arg(long)]
     writers: Option<Writers>,
-    /// Stay in the foreground, log to the terminal, and stop everything at the end
+    /// Run in the foreground, log to the terminal, and stop the servers at the end
     #[arg(long)]
     foreground: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  consort up                                    a primary and two standbys behind 127.0.0.1:6432
-  consort up --standbys 3 --dir ./pg            three standbys, in a folder of your choice
-  consort up --standbys 0 --replicas 2          two servers of their own, which Consort feeds with what commits
-  consort up --listen 0.0.0.0:6432              for other machines too: clients need a password (see users.txt)
-  consort up --writers anywhere                 local users may also log in at the nodes themselves
-  consort up --design weak --dir ./weak         what proxies do that do not know what they read: for comparison";
+  consort up                                    a primary and two standbys, listening at 127.0.0.1:6432
+  consort up --standbys 3 --dir ./pg            three standbys, in the given directory
+  consort up --standbys 0 --replicas 2          two logical replicas
+  consort up --listen 0.0.0.0:6432              remote clients too, with a password (see users.txt)
+  consort up --writers anywhere                 local users can also log in directly at the nodes
+  consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
 
-/// Who writes at the primary.
+/// Clients that write at the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Writers {
-    /// Nobody else can log in at the nodes
+    /// Only Consort can log in at the nodes
     ThroughConsort,
     /// Local users can log in at the nodes by TCP
     Anywhere,
@@ -80,11 +81,11 @@ impl Writers {
         }
     }
 
-    /// What it means, for a person.
+    /// Meaning, for a person.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::ThroughConsort => "nobody else can log in at the nodes",
-            Self::Anywhere => "others may write at the primary past Consort",
+            Self::ThroughConsort => "only Consort can log in at the nodes",
+            Self::Anywhere => "other clients can write at the primary, bypassing Consort",
         }
     }
 
@@ -136,11 +137,14 @@ pub fn bring_up(home: &Home, options: &Options) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Serves in this process until it is told to end, then stops the servers.
+/// Serves in this process until a signal or the console ends it, then stops the servers.
 fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
     let turn = home.take_turn()?;
     if let Some(pid) = home.running() {
-        return Err(Failure::new(format!("Consort runs there already, as process {}", pid.as_raw_nonzero())));
+        return Err(Failure::new(format!(
+            "Consort is already running there (process {})",
+            pid.as_raw_nonzero()
+        )));
     }
     let (cluster, config) = prepare(home, options)?;
     drop(turn);
@@ -170,14 +174,14 @@ pub fn write<'a>(
     Ok(config)
 }
 
-/// The servers, running, and the configuration, written. What speaks against it is said before a server is made or
+/// The servers, running, and the configuration, written. Objections are reported before a server is made or
 /// started.
 fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure> {
     let written = fs::read_to_string(home.config_file()).ok();
     let mut file = SettingsFile::of(written.as_deref());
     if file.names_servers() {
         return Err(Failure::new(format!(
-            "{} names servers of its own, and `consort up` makes them itself: take another --dir, or `consort serve --config` for those",
+            "{} names its own servers, but `consort up` creates servers; use another --dir, or `consort serve --config` for these servers",
             home.config_file().display()
         )));
     }
@@ -186,11 +190,11 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
     if runs && !asks_for_nothing_new(home, &file, options)? {
         let folder = home.folder().display();
         return Err(Failure::new(format!(
-            "Consort runs there with other settings; first end it: consort down --dir {folder}"
+            "Consort is running there with other settings; stop it first: consort down --dir {folder}"
         )));
     }
     let programs = Programs::find()?;
-    // Of a first start that failed there may be some servers already, and not all that it was to make.
+    // A first start that failed may have left some of its servers, and not all.
     let there = written.and_then(|_| Cluster::open(&programs, home.folder()).ok());
     settings(&mut file, options, writers);
     let wanted = wanted(&file, options, writers, there.as_ref())?;
@@ -206,7 +210,7 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
     Ok((cluster, config))
 }
 
-/// Who writes is decided when the servers are made: it is their own rule who may log in.
+/// The choice of writers is made when the servers are made: their own rules decide who may log in.
 pub fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failure> {
     let made_for = match file.get("writers") {
         Some("\"anywhere\"") => Writers::Anywhere,
@@ -215,7 +219,7 @@ pub fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failur
     };
     match options.writers {
         Some(wanted) if wanted != made_for => Err(Failure::new(format!(
-            "the servers there were made with --writers {}; take another --dir for --writers {}",
+            "the servers there were created with --writers {}; use another --dir for --writers {}",
             made_for.name(),
             wanted.name()
         ))),
@@ -235,7 +239,7 @@ fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> 
         && has("design", options.design.as_deref().map(quoted)))
 }
 
-/// How many servers of which kind there shall be.
+/// Number of servers to make, by kind.
 fn wanted(
     file: &SettingsFile,
     options: &Options,
@@ -250,8 +254,8 @@ fn wanted(
     let replicas = options.replicas.unwrap_or(there.unwrap_or(at_first).1);
     if needs_replicas && there.map_or(standbys, |there| there.0.max(standbys)) > 0 {
         return Err(Failure::new(format!(
-            "a standby is of no use to the design {name}, whose reads go to replicas that Consort copies: take \
-             --replicas N instead; where standbys are already, another --design or another --dir"
+            "the design {name} does not support standbys, because it reads at logical replicas; use --replicas N instead, \
+             or another --design or --dir for a cluster that has standbys"
         )));
     }
     Ok(local_cluster::Options {
@@ -271,7 +275,7 @@ fn servers(
     let is_new = there.is_none_or(|there| {
         wanted.standbys > there.standbys().len() || wanted.replicas > there.replicas().len()
     });
-    // What is there is started in a moment, and not worth a word.
+    // Existing servers start in a moment, without a report.
     let mut progress = |step: &str| {
         if is_new {
             eprintln!("{step} ..");
@@ -280,7 +284,7 @@ fn servers(
     Ok(Cluster::create(programs, home.folder(), wanted, &mut progress)?)
 }
 
-/// What the command line and the first start say.
+/// Applies the settings of the command line and of the first start.
 fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     if let Some(address) = &options.listen {
         file.set("listen", &format!("[{}]", quoted(address)));
@@ -305,7 +309,7 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     }
 }
 
-/// What the settings speak of and is not there yet.
+/// Creates the missing files that the settings name.
 fn make_files(home: &Home, file: &SettingsFile) -> Result<(), Failure> {
     if !is_trusted(file) {
         first_secret(home)?;
@@ -313,7 +317,7 @@ fn make_files(home: &Home, file: &SettingsFile) -> Result<(), Failure> {
     Ok(fs::create_dir_all(home.socket_folder())?)
 }
 
-/// Where clients are awaited.
+/// Listen addresses.
 fn addresses(file: &SettingsFile) -> impl Iterator<Item = &str> {
     file.get("listen").unwrap_or_default().split('"').skip(1).step_by(2)
 }
@@ -326,12 +330,14 @@ fn is_trusted(file: &SettingsFile) -> bool {
 fn can_listen(address: &str) -> Result<(), Failure> {
     if address.rsplit_once(':').is_some_and(|(_, port)| port.parse() == Ok(0_u16)) {
         return Err(Failure::new(format!(
-            "cannot listen at {address}: clients must know the port; --listen HOST:PORT names it"
+            "cannot listen at {address}: the port must not be 0; use --listen HOST:PORT"
         )));
     }
     let all = address.to_socket_addrs().and_then(|mut all| all.try_for_each(local_cluster::can_listen));
     all.map_err(|error| {
-        Failure::new(format!("cannot listen at {address}: {error}; --listen HOST:PORT names another address"))
+        Failure::new(format!(
+            "cannot listen at {address}: {error}; choose another address with --listen HOST:PORT"
+        ))
     })
 }
 
@@ -367,14 +373,12 @@ fn announcement(home: &Home, config: &Config) -> impl FnOnce() + use<> {
     let users = config.auth_file.is_some().then(|| home.users_file());
     let dir = if home.is_usual() { String::new() } else { format!(" --dir {}", home.folder().display()) };
     move || {
-        // Whoever waits for it may be gone.
+        // The waiting process may be gone.
         let _ = writeln!(std::io::stdout(), "{url}");
-        eprintln!(
-            "local users are trusted; `consort status{dir}` tells how it is, `consort down{dir}` stops it"
-        );
+        eprintln!("local users are trusted; see `consort status{dir}`, stop with `consort down{dir}`");
         if let Some(users) = users {
             let file = users.display();
-            eprintln!("clients of other machines need a password; the one of postgres is in {file}");
+            eprintln!("remote clients need a password; {file} has that of postgres");
         }
     }
 }

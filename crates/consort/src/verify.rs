@@ -12,33 +12,34 @@ use crate::console::{self, Row, Rows, value};
 use crate::failure::Failure;
 use crate::status::{objects, print_table};
 
-/// Compare the replicas that Consort feeds with the primary, row for row, while the cluster works
+/// Compare logical replicas with the primary row by row, online
 ///
-/// Every table is compared in one state of the database: the primary's snapshot, to which each replica is brought for a
-/// moment. Writers go on; what would change or empty a table (ALTER TABLE, TRUNCATE) waits until the end, as for pg_dump.
+/// All tables are compared at one snapshot of the primary, which each replica reaches for a moment. Writes
+/// continue; ALTER TABLE and TRUNCATE wait until the end, as for pg_dump.
 ///
-/// A replica that differs serves no reads of that database from then on. With --repair the rows that differ are written there
-/// from a snapshot of the primary, if rows alone differ, of tables with a key, and no more than 10,000 of them (or 64 MB); else
-/// the database is copied to it anew. Then it is compared again, and serves. Without --repair it stays as it is for you to look
-/// at, and is fed no more: a repair is a new copy then.
+/// A replica that differs stops serving reads of that database. With --repair, Consort rewrites the rows that
+/// differ from a snapshot of the primary, if only rows of tables with a key differ, at most 10,000 of them
+/// (or 64 MB). Otherwise it copies the database again. Then it compares again, and the replica serves.
+/// Without --repair, the replica stays unchanged for inspection and replication to it stops; a later repair
+/// is a new copy.
 ///
-/// Not compared are physical standbys (PostgreSQL replays the primary's log there), and what replicas have no rows of:
+/// Excluded are physical standbys (PostgreSQL replays WAL there), and objects without rows at replicas:
 /// unlogged tables, materialized views, foreign tables, large objects, sequences.
 ///
-/// Exit codes: 0 all that was compared is equal, or was repaired; 1 something differs, or a replica could not be compared;
-/// 3 Consort does not run.
+/// Exit codes: 0 all tables are equal or were repaired; 1 a table differs or a replica could not be compared;
+/// 3 Consort is not running.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     which: Which,
-    /// One database; without it all that Consort follows (a database is followed from its first use on)
+    /// Database to compare; default: all databases used since the start of Consort
     #[arg(value_name = "DATABASE")]
     database: Option<String>,
-    /// Repair what differs, rows where that suffices, by a new copy else, and compare it again
+    /// Repair differences, by rows if possible, otherwise by a new copy, and compare again
     #[arg(long)]
     repair: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -49,9 +50,9 @@ Examples:
   consort verify shop --repair
   consort verify --config /etc/consort.toml --json
 
-The console has the same: VERIFY [database] [REPAIR]; and SHOW VERIFY tells how far it has come.";
+The console has the same: VERIFY [database] [REPAIR]; SHOW VERIFY shows the progress.";
 
-/// How often is said how far it has come.
+/// Interval of the progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Compares, and says what was found.
@@ -66,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     judge(&lines)
 }
 
-/// What the console is asked.
+/// The command for the console.
 fn command(options: &Options) -> String {
     let database = options.database.as_ref().map_or_else(String::new, |name| format!(" \"{name}\""));
     let repair = if options.repair { " REPAIR" } else { "" };
@@ -113,13 +114,13 @@ fn print(lines: &Rows) {
     print_table(&table);
 }
 
-/// Whether all is well.
+/// Fails unless all is well.
 fn judge(lines: &Rows) -> Result<(), Failure> {
     let count = |state: &str| lines.iter().filter(|line| value(Some(line), "state") == Some(state)).count();
     let (differ, unreached) = (count("differs"), count("unreached"));
     if lines.is_empty() {
         return Err(Failure::new(
-            "there is nothing to compare: no database is followed yet, or no node is there",
+            "nothing to compare: no database has been used yet, or the cluster has no replica",
         ));
     }
     if differ + unreached > 0 {

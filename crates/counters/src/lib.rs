@@ -65,12 +65,12 @@ impl Counter {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds to the count.
     pub fn add(&self, more: u64) {
         self.0.set(self.0.get() + more);
     }
 
-    /// How many.
+    /// The count.
     pub fn get(&self) -> u64 {
         self.0.get()
     }
@@ -92,7 +92,7 @@ impl ByName {
     }
 }
 
-/// How long something took, in [`BUCKETS_US`].
+/// Histogram of durations, in [`BUCKETS_US`].
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [Cell<u64>; BUCKETS_US.len() + 1],
@@ -100,7 +100,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// It took so long.
+    /// Records a duration.
     pub fn took(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = &self.buckets[BUCKETS_US.partition_point(|bound| *bound < us)];
@@ -108,7 +108,7 @@ impl Histogram {
         self.sum_us.set(self.sum_us.get().saturating_add(us));
     }
 
-    /// How often in each bucket.
+    /// The count of each bucket.
     pub fn buckets(&self) -> impl Iterator<Item = u64> {
         self.buckets.iter().map(Cell::get)
     }
@@ -118,13 +118,13 @@ impl Histogram {
         self.sum_us.get()
     }
 
-    /// How often.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.buckets().sum()
     }
 }
 
-/// What went through one database: totals, and what the last full period had in a second.
+/// Traffic of one database: totals, and rates per second of the last full period.
 #[derive(Debug, Default)]
 pub struct Traffic {
     total: Cell<Counts>,
@@ -133,7 +133,7 @@ pub struct Traffic {
     since: Cell<Duration>,
 }
 
-/// How long a period of averages is.
+/// Length of a period of averages.
 pub const PERIOD: Duration = Duration::from_secs(60);
 
 impl Traffic {
@@ -180,12 +180,12 @@ impl Traffic {
     }
 }
 
-/// What the process counts itself.
+/// The process's own counts.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// Clients that came.
     pub clients_accepted: Counter,
-    /// Clients that were turned away, by SQLSTATE.
+    /// Refused clients, by SQLSTATE.
     pub clients_refused: ByName,
     /// Cancel requests.
     pub cancel_requests: Counter,
@@ -193,11 +193,11 @@ pub struct Metrics {
     pub reads_at_standbys: ByName,
     /// Statements that ran at the primary, by what kept them there.
     pub statements_at_primary: ByName,
-    /// Where statements travel: commits that did.
+    /// Statement replication: commits that travelled as statements.
     pub commits_as_statements: Counter,
-    /// Where statements travel: commits that travelled as rows, by why.
+    /// Statement replication: commits that travelled as rows, by reason.
     pub commits_as_rows: ByName,
-    /// Where statements travel: statements that were not told of, by why.
+    /// Statement replication: unreported statements, by reason.
     pub statements_not_told: ByName,
     /// Reads that were compared with the primary in shadow mode, by verdict.
     pub shadowed: ByName,
@@ -205,21 +205,21 @@ pub struct Metrics {
     pub reads_at_primary: Counter,
     /// Results that broke off after their first bytes had left.
     pub results_cut_off: Counter,
-    /// How long answers were held for their proof.
+    /// Time for which answers were held for their proof.
     pub proof_wait: Histogram,
-    /// Where reads wait for a replica: how long until one was asked.
+    /// Designs in which reads wait for a replica: time until the read was sent.
     pub replica_wait: Histogram,
-    /// Where a refresh locks: how long it waited for those who read.
+    /// Designs in which a refresh locks: its wait for reads.
     pub refresh_wait: Histogram,
-    /// Where transactions are ordered first: how long statements waited for their tables.
+    /// Designs that order transactions first: wait of statements for their tables.
     pub lock_wait: Histogram,
-    /// Where transactions are ordered first: statements that were refused, by reason.
+    /// Designs that order transactions first: refused statements, by reason.
     pub scheduled_refused: ByName,
-    /// Where transactions are ordered first: replicas that were taken out.
+    /// Designs that order transactions first: replicas that were taken out.
     pub replicas_taken_out: Counter,
-    /// How long a look at the primary took.
+    /// Round trip of the snapshot probe.
     pub gauge_round_trip: Histogram,
-    /// How long a statement waited for its analysis, when it had to.
+    /// Wait of a statement for its analysis, if it had to wait.
     pub analysis_wait: Histogram,
 }
 

@@ -1,6 +1,6 @@
 //! The six questions, and the answers that are known.
 
-/// Who makes the order of commits, and finds conflicts.
+/// Component that makes the order of commits, and finds conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orderer {
     /// The primary, all commits at once; the order in which it shows them is read back from it.
@@ -14,13 +14,13 @@ pub enum Orderer {
 }
 
 impl Orderer {
-    /// Whether the order is made before anything is executed.
+    /// True if the order is made before anything is executed.
     pub(crate) fn is_scheduler(self) -> bool {
         matches!(self, Orderer::Scheduler | Orderer::SchedulerByTable)
     }
 }
 
-/// What travels to the replicas.
+/// Form in which effects travel to the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
     /// The primary's log to standbys, rows to replicas that Consort feeds.
@@ -32,13 +32,13 @@ pub enum Effects {
 }
 
 impl Effects {
-    /// Whether statements travel.
+    /// True if statements travel.
     pub fn are_statements(self) -> bool {
         self == Effects::Statements
     }
 }
 
-/// What makes a commit durable.
+/// Source of a commit's durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The primary's disk.
@@ -47,7 +47,7 @@ pub enum Durability {
     EveryEngine,
 }
 
-/// What the client's "committed" waits for.
+/// Event that the client's "committed" waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgement {
     /// The primary's own answer, under the session's `synchronous_commit`.
@@ -56,16 +56,17 @@ pub enum Acknowledgement {
     AppliedByAll,
 }
 
-/// How a replica takes in what travels.
+/// How a replica takes in the effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intake {
-    /// A standby by PostgreSQL's own replay; a fed replica several commits in one step, from boundary to boundary.
+    /// A standby by PostgreSQL's own replay; a logical replica several commits in one step, from boundary to
+    /// boundary.
     ByBoundary,
     /// One boundary after the other, none together: as a rule each has one commit.
     OneByOne,
     /// One commit after the other, while nothing reads there.
     OneByOneLocking,
-    /// What is independent in parallel, shown in order.
+    /// Independent transactions in parallel, shown in order.
     ParallelByFootprint,
     /// As a part of the transaction itself.
     InsideTheTransaction,
@@ -92,7 +93,7 @@ impl Intake {
     }
 }
 
-/// What a read may see, if the session did not ask for something else.
+/// State that a read may see, if the session did not ask for something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// The latest for what the statement touches, per statement, proven; else the primary.
@@ -101,8 +102,8 @@ pub enum Reads {
     LatestWaiting,
     /// Its tables at the versions that were handed out before it.
     TableVersions,
-    /// What any replica shows: all show the same.
+    /// State of any replica: all show the same.
     AnyReplica,
-    /// Whatever a replica shows, of any age: what proxies without knowledge of the order do.
+    /// State of any replica, of any age: as proxies without knowledge of the order do.
     AnyAge,
 }

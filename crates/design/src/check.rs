@@ -1,8 +1,8 @@
-//! Which answers cannot stand together.
+//! Combinations of answers that are invalid.
 
 use crate::{Acknowledgement, Design, Durability, Effects, Intake, Reads};
 
-/// A rule that a row breaks: what must not be, and why.
+/// A rule that a row breaks: the invalid combination, and why.
 type Rule = (fn(&Design) -> bool, &'static str);
 
 const RULES: &[Rule] = &[
@@ -58,13 +58,13 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// Whether a replica applies what it is given without asking what depends on what.
+/// True if a replica applies its input without checking dependencies.
 fn plain(intake: Intake) -> bool {
     matches!(intake, Intake::ByBoundary | Intake::OneByOne | Intake::OneByOneLocking | Intake::AsItComes)
 }
 
 impl Design {
-    /// Whether the answers can stand together.
+    /// Checks that the answers can stand together.
     ///
     /// Errors: the sentence that says why not.
     pub(crate) fn check(&self) -> Result<(), &'static str> {

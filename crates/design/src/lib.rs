@@ -1,12 +1,13 @@
 //! The designs: each is one row of answers, chosen by a setting. The only crate that knows the papers' names.
 //!
-//! There is one order of committed transactions, and a system is six answers: who makes the order and finds conflicts,
-//! what travels, what makes it durable, what "committed" waits for, how a replica takes it in, and what a read may see.
-//! The answers are in `answers`, the rows are here, and what cannot stand together is tested by `check`.
+//! There is one order of committed transactions, and a system is six answers: who makes the order and finds
+//! conflicts, what travels, what makes it durable, what "committed" waits for, how a replica takes it in, and
+//! what a read may see. The answers are in `answers`, the rows are here, and `check` tests for invalid
+//! combinations.
 //!
-//! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section 5.3; Amza et
-//! al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V of Manassiev and Amza,
-//! "DMV"; Cecchet, "C-JDBC" (2004).
+//! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section
+//! 5.3; Amza et al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V
+//! of Manassiev and Amza, "DMV"; Cecchet, "C-JDBC" (2004).
 
 mod answers;
 #[cfg(test)]
@@ -22,17 +23,17 @@ pub struct Design {
     pub name: &'static str,
     /// One sentence for `--help` and the manual.
     pub summary: &'static str,
-    /// Who makes the order, and finds conflicts.
+    /// Component that makes the order, and finds conflicts.
     pub orderer: Orderer,
-    /// What travels to the replicas.
+    /// Form in which effects travel to the replicas.
     pub effects: Effects,
-    /// What makes a commit durable.
+    /// Source of a commit's durability.
     pub durability: Durability,
-    /// What "committed" waits for.
+    /// Event that "committed" waits for.
     pub acknowledgement: Acknowledgement,
-    /// How a replica takes in what travels.
+    /// How a replica takes in the effects.
     pub intake: Intake,
-    /// What a read may see.
+    /// State that a read may see.
     pub reads: Reads,
 }
 
@@ -47,7 +48,7 @@ impl Design {
         self.orderer == Orderer::SchedulerByTable
     }
 
-    /// Its replicas are those that Consort feeds: what travels is no log, and standbys are of no use.
+    /// True if its replicas are logical replicas of Consort: no WAL travels, and standbys are of no use.
     pub fn is_fed(&self) -> bool {
         self.effects != Effects::LogOrRows && !self.intake.executes()
     }
@@ -70,7 +71,7 @@ pub const CONSORT: Design = Design {
     reads: Reads::LatestProven,
 };
 
-/// What read-splitting proxies do today; for comparison.
+/// The behaviour of today's read-splitting proxies; for comparison.
 pub const WEAK: Design = Design {
     name: "weak",
     summary: "reads go to any replica, whatever its age (stale reads: for comparison only)",

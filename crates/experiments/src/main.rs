@@ -15,10 +15,10 @@ use consort::failure::Failure;
 use consort::runtime;
 use consort::{down, serve, up};
 
-/// Measure any PostgreSQL server or proxy: stale reads, what a proxy costs, histories under a checker, workloads
+/// Measure any PostgreSQL server or proxy: stale reads, proxy overhead, checked histories, workloads
 ///
-/// All but `acceptance` and `experiment` work against any address. The exit code is 1 if the run saw what one server would
-/// not show, or if a workload's tables break their rules.
+/// All commands but `acceptance` and `experiment` work with any address. The exit code is 1 if a client saw a
+/// result that a single server would not return, or if a workload's tables violate their rules.
 #[derive(Parser)]
 #[command(name = "consort-bench", bin_name = "consort bench", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct CommandLine {
@@ -73,7 +73,7 @@ fn measure(workload: &workloads::Command) -> Result<(), Failure> {
     match verdict {
         workloads::Verdict::Clean => Ok(()),
         workloads::Verdict::Violated => {
-            Err(Failure::new("the run saw what one PostgreSQL server would not show"))
+            Err(Failure::new("clients saw results that a single PostgreSQL server would not return"))
         }
     }
 }

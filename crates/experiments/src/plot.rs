@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Width and height, in pixels.
 const SIZE: (u32, u32) = (840, 500);
 
-/// Colours that people with any eyes tell apart (Okabe and Ito), and one more.
+/// Colours that people with any eyes can distinguish (Okabe and Ito), and one more.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -25,14 +25,14 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(140, 140, 140),
 ];
 
-/// What a chart shows.
+/// Content of a chart.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chart {
     /// Above it.
     pub(crate) title: String,
     /// Below it, with the unit.
     pub(crate) across: String,
-    /// Beside it, with the unit.
+    /// Name of the vertical axis, with the unit.
     pub(crate) upwards: String,
     /// Its lines.
     pub(crate) lines: Vec<Line>,
@@ -45,7 +45,7 @@ pub(crate) struct Chart {
 pub(crate) struct Line {
     /// Its name in the legend.
     pub(crate) name: String,
-    /// Where it goes, from left to right.
+    /// Its points, from left to right.
     pub(crate) points: Vec<(f64, Spread)>,
 }
 
@@ -53,21 +53,21 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen(());
 
-/// Why a chart cannot be drawn.
+/// Reason why a chart cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlotError {
     /// There is nothing to write with.
-    #[error("no font was found to write on plots with (below {}); on Debian: apt-get install fonts-dejavu-core", FONTS.join(", "))]
+    #[error("no font for plots found (below {}); on Debian: apt-get install fonts-dejavu-core", FONTS.join(", "))]
     NoFont,
     /// A file cannot be written or the chart has no points.
     #[error("cannot draw {0}: {1}")]
     Drawing(PathBuf, String),
 }
 
-/// Where fonts are.
+/// Folders of fonts.
 const FONTS: [&str; 3] = ["/usr/share/fonts", "/usr/local/share/fonts", "/System/Library/Fonts/Supplemental"];
 
-/// Those that are taken first.
+/// Fonts that are taken first.
 const PREFERRED: [&str; 4] =
     ["DejaVuSans.ttf", "LiberationSans-Regular.ttf", "NotoSans-Regular.ttf", "Arial.ttf"];
 
@@ -230,7 +230,7 @@ mod tests {
         {
             assert!(text.contains(words), "{words}: {text}");
         }
-        // The same without words has fewer dark pixels: letters are drawn, not left out.
+        // The same without words has fewer dark pixels: the text is drawn, not left out.
         let bare = Chart { title: String::new(), across: String::new(), upwards: String::new(), ..chart() };
         let [_, bare] = pen.draw(&bare, &folder.join("bare")).unwrap();
         let (pixels, bare) = (std::fs::read(pixels).unwrap(), std::fs::read(bare).unwrap());

@@ -1,4 +1,4 @@
-//! What several runs of the same thing say together: the middle, and how far they lie apart.
+//! Summary of several runs of the same kind: the median, and their spread.
 
 use serde::Serialize;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of figures; nothing of none.
+    /// The spread of figures; `None` without figures.
     #[must_use]
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut figures: Vec<f64> = figures.into_iter().collect();

@@ -1,5 +1,5 @@
-//! What a client calls itself (`application_name`), if it shares connections: it takes that along as a setting, and its connections
-//! log in without it, so that clients of many names find the same ones.
+//! The `application_name` of a client with transaction or statement pooling. The client takes it along as a
+//! setting, and its server connections log in without it, so that clients of many names find the same ones.
 
 use conn::log_in::{NAME_SETTING, SERVER_HOLD_BYTES};
 use session::primary::Reported;
@@ -7,10 +7,11 @@ use std::rc::Rc;
 use wire::tag::back;
 use wire::{Answers, Side, Splitter, Step};
 
-/// A server's names are no longer (`NAMEDATALEN - 1`).
+/// Maximum length of a server's names (`NAMEDATALEN - 1`).
 const NAME_BYTES: usize = 63;
 
-/// Takes it out of start-up parameters: of several the last one counts, as at a server. One in `options` stays there.
+/// Takes the name out of start-up parameters. Of several the last one counts, as at a server. One in
+/// `options` stays there.
 pub(super) fn taken(parameters: &mut Vec<(String, String)>) -> Option<String> {
     let mut name = None;
     parameters.retain_mut(|(known, value)| {
@@ -23,9 +24,9 @@ pub(super) fn taken(parameters: &mut Vec<(String, String)>) -> Option<String> {
     name
 }
 
-/// A name as a server has it that reports these settings: cut, in UTF-8 at the end of a character, and with a question mark for
-/// each byte that is no printable ASCII (`truncate_identifier`, and `check_application_name` of PostgreSQL 15). `None`: it is called
-/// so anyway.
+/// Returns a name as a server has it that reports these settings: cut, in UTF-8 at the end of a character,
+/// and with a question mark for each byte that is no printable ASCII (`truncate_identifier`, and
+/// `check_application_name` of PostgreSQL 15). `None`: the reported name is equal already.
 pub(super) fn as_had(name: &str, reported: &Rc<Vec<(Vec<u8>, Vec<u8>)>>) -> Option<String> {
     let reported = Reported(reported.clone());
     let is_utf8 = reported.get("server_encoding") == Some(&b"UTF8"[..]);
@@ -39,7 +40,7 @@ pub(super) fn as_had(name: &str, reported: &Rc<Vec<(Vec<u8>, Vec<u8>)>>) -> Opti
     is_other.then_some(had)
 }
 
-/// What a client of this name is told, where one without is told `messages`.
+/// Greeting of a client with this name, where a client without one receives `messages`.
 pub(super) fn greeting(messages: &[u8], name: &str) -> Vec<u8> {
     let mut told = Vec::with_capacity(messages.len() + name.len());
     let mut splitter = Splitter::new(Side::Server, SERVER_HOLD_BYTES);

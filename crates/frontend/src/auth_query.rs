@@ -1,5 +1,6 @@
-//! What the primary is asked about a role that logs in, and nothing kept of the answer, so that a change counts at once:
-//! secrets that `auth_file` does not have (PgBouncer's `auth_query`, as `auth_user`), and the roles that it is a member of.
+//! Queries to the primary about a role that logs in: secrets that `auth_file` lacks (PgBouncer's
+//! `auth_query`, as `auth_user`), and the roles that it is a member of. No answer is cached, so a change
+//! counts at once.
 
 use conn::secrets::Secret;
 use postgres::Error;
@@ -10,16 +11,16 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// The primary has answered by then or does not.
+/// Maximum time for the primary's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// The roles that a role is a member of, directly or not, whatever it inherits of them, and itself; a superuser is a member of
-/// no more than others (PostgreSQL's `is_member_of_role_nosuper`).
+/// The roles that a role is a member of, directly or not, inherited or not, and itself; a superuser is a
+/// member of no more than others (PostgreSQL's `is_member_of_role_nosuper`).
 const MEMBER_OF: &str = "WITH RECURSIVE found (oid) AS (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = $1 UNION \
      SELECT roleid FROM found JOIN pg_catalog.pg_auth_members ON member = found.oid) \
      SELECT rolname FROM found JOIN pg_catalog.pg_roles USING (oid)";
 
-/// Where it is asked.
+/// Server of the queries, with its connection.
 struct Asked {
     address: Address,
     /// One connection for all, made when it is first needed.
@@ -40,7 +41,7 @@ impl Asked {
         Ok(kept.insert(control).clone())
     }
 
-    /// What comes of a question in time; the error is a sentence for the operator.
+    /// Returns the answer to a query within the time limit. The error is a sentence for the operator.
     async fn answer<T>(
         &self,
         what: &str,
@@ -53,20 +54,20 @@ impl Asked {
     }
 }
 
-/// Asks for secrets.
+/// Source of the secrets of roles.
 pub struct Lookup {
     asked: Asked,
     query: String,
 }
 
 impl Lookup {
-    /// Secrets are asked for by this query at this address. The query has one parameter, the role, and gives the role and its
-    /// secret, as `auth_file` has them, or no row.
+    /// Creates a source with this query at this address. The query has one parameter, the role, and returns
+    /// the role and its secret, as `auth_file` has them, or no row.
     pub fn new(address: Address, query: String) -> Lookup {
         Lookup { asked: Asked::at(address), query }
     }
 
-    /// The role's secret; `None` if there is no such role, or nothing that it could prove itself by.
+    /// Returns the role's secret; `None` if there is no such role, or no usable secret.
     ///
     /// # Errors
     /// The primary does not answer, or not as it should: a sentence for the operator.
@@ -79,32 +80,28 @@ impl Lookup {
         let rows = control.query(&self.query, &[&role]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         if row.len() < 2 {
-            return Err(Error::Setup(
-                "its answer must have two columns: the role, and its secret".to_owned(),
-            ));
+            return Err(Error::Setup("the query must return two columns: role and secret".to_owned()));
         }
         let whose: Option<String> = row.try_get(0)?;
         if whose.as_deref() != Some(role) {
-            return Err(Error::Setup(format!(
-                "it was asked for the role {role}, and answers with another one"
-            )));
+            return Err(Error::Setup(format!("the query for role {role} returned another role")));
         }
         let secret: Option<String> = row.try_get(1)?;
-        // As at a server, nobody comes in with an empty password.
+        // As at a server, an empty password admits no client.
         Ok(secret.filter(|secret| !secret.is_empty()).map(|secret| Secret::parse(&secret)))
     }
 }
 
-/// Asks for the roles that a role is a member of.
+/// Source of the memberships of roles.
 pub struct Memberships(Asked);
 
 impl Memberships {
-    /// They are asked for at this address.
+    /// Creates a source at this address.
     pub fn new(address: Address) -> Memberships {
         Memberships(Asked::at(address))
     }
 
-    /// The roles that this one is a member of, itself too; none if there is no such role.
+    /// Returns the roles that this one is a member of, itself included; none if there is no such role.
     ///
     /// # Errors
     /// The primary does not answer: a sentence for the operator.

@@ -1,4 +1,4 @@
-//! Who may enter: what a client must prove, and what its proof is good for at the servers.
+//! Client authentication: the proof that a client must give, and the use of that proof at the servers.
 
 use super::Door;
 use super::first_packet::Way;
@@ -18,26 +18,27 @@ use wire::{
     Answers, Frame, MECHANISM, MECHANISM_PLUS, Malformed, Problem, Refused, ServerExchange, Verifier,
 };
 
-/// No message of a proof is longer.
+/// Maximum bytes of a message of a proof.
 const PROOF_LIMIT: usize = 4096;
 
-/// So many passwords are proven by verifiers at once: half of the cores stay for who has proven his.
+/// Number of passwords that are checked against verifiers at once: half of the cores stay for authenticated
+/// clients.
 static PROVING: LazyLock<Semaphore> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Semaphore::new(cores.div_ceil(2))
 });
 
-/// Why a client may not enter.
+/// Reason why a client is not admitted.
 pub(super) enum Turned {
-    /// It is gone.
+    /// The client has disconnected.
     Gone,
-    /// It is told this.
+    /// The client is refused with this error.
     Away(Problem),
-    /// It may not come in, or has not proven that it is who it says.
+    /// The client is not admitted, or has not proven its identity.
     Unproven {
-        /// What the operator is told.
+        /// Reason for the operator.
         why: String,
-        /// What the client hears: the same whatever its proof lacks.
+        /// Error for the client: the same whatever its proof lacks.
         told: Problem,
     },
 }
@@ -57,7 +58,7 @@ impl From<Malformed> for Turned {
     }
 }
 
-/// What a client hears that has not proven that it is this role.
+/// Error for a client that has not proven to be this role.
 fn wrong(method: Method, user: &str) -> Problem {
     match method {
         Method::Cert => {
@@ -68,18 +69,18 @@ fn wrong(method: Method, user: &str) -> Problem {
     }
 }
 
-/// Why a password has not opened what is known of a role, for the operator.
+/// Returns the reason why a password does not match the known secret of a role, for the operator.
 fn unopened(method: Method, known: Option<&Secret>) -> &'static str {
     match (method, known) {
-        (_, None) => "the role has no line in auth_file",
+        (_, None) => "role not found (auth_file)",
         (Method::ScramSha256, Some(Secret::Md5(_))) => {
-            "the role's line in auth_file is of no use with this auth_type"
+            "the role's secret in auth_file does not work with this auth_type"
         }
-        _ => "the password is wrong",
+        _ => "wrong password",
     }
 }
 
-/// Why no rule lets this client in, in PostgreSQL's own words.
+/// Error if no rule matches this client, in PostgreSQL's own words.
 fn no_rule(caller: &Caller<'_>, is_rejected: bool) -> Problem {
     let Caller { user, database, .. } = caller;
     let host = match caller.origin {
@@ -99,8 +100,8 @@ fn no_rule(caller: &Caller<'_>, is_rejected: bool) -> Problem {
     Problem::fatal("28000", why)
 }
 
-/// Lets the client prove who it is, as the rule wants it that fits: what opens the servers for its role, if anything is
-/// needed there.
+/// Authenticates the client as the matching rule requires. Returns the credentials for the servers, if any
+/// are needed there.
 pub(super) async fn admit(
     door: &Door,
     client: &mut Peer,
@@ -109,7 +110,7 @@ pub(super) async fn admit(
 ) -> Result<Option<Secret>, Turned> {
     let rules = door.rules.borrow().clone();
     let Some(rule) = counting(door, &rules, caller).await? else {
-        let why = "no rule of auth_hba_file fits".to_owned();
+        let why = "no matching rule (auth_hba_file)".to_owned();
         return Err(Turned::Unproven { why, told: no_rule(caller, false) });
     };
     let unproven = |why: &str, told| {
@@ -117,11 +118,11 @@ pub(super) async fn admit(
         Turned::Unproven { why: format!("{why}{at}"), told }
     };
     if rule.method == Method::Reject {
-        return Err(unproven("a rule rejects it", no_rule(caller, true)));
+        return Err(unproven("rejected by a rule", no_rule(caller, true)));
     }
     if rule.certificate != Certificate::Any && way.certificate.is_none() {
         let told = Problem::fatal("28000", "connection requires a valid client certificate");
-        return Err(unproven("it has no certificate that client_tls_ca knows", told));
+        return Err(unproven("no client certificate signed by client_tls_ca", told));
     }
     let user = caller.user;
     let secret = match proven(door, client, rule.method, user, way.end_point.as_deref()).await? {
@@ -135,12 +136,15 @@ pub(super) async fn admit(
     };
     match system {
         Some(name) if rules.allow(rule, &name, user) => Ok(secret),
-        Some(name) => Err(unproven(&format!("{name} may not be this role"), wrong(rule.method, user))),
-        None => Err(unproven("nothing tells which user it is", wrong(rule.method, user))),
+        Some(name) => Err(unproven(
+            &format!("no map entry allows {name} to log in as this role"),
+            wrong(rule.method, user),
+        )),
+        None => Err(unproven("cannot determine the client's user", wrong(rule.method, user))),
     }
 }
 
-/// The rule that counts. The primary is asked for memberships where nothing else decides.
+/// Returns the matching rule. The primary is asked for memberships if nothing else decides.
 async fn counting<'a>(
     door: &Door,
     rules: &'a Rules,
@@ -152,21 +156,21 @@ async fn counting<'a>(
     let asked = door.memberships.borrow().clone();
     let found = match asked {
         Some(memberships) => memberships.of(caller.user).await,
-        None => Err("nobody can be asked for the roles of a role".to_owned()),
+        None => Err("cannot look up role memberships: no primary connection".to_owned()),
     };
     let roles = found.map_err(|why| unknown(door, &why, "roles", caller.user))?;
     Ok(rules.rule(&Caller { roles: Some(&roles), ..*caller }).unwrap_or(None))
 }
 
-/// The primary cannot be asked about a role.
+/// Error if the primary cannot be asked about a role.
 fn unknown(door: &Door, why: &str, what: &str, user: &str) -> Turned {
-    door.registry.note_unheard(&format!("a role cannot be looked up: {why}"));
-    let told = format!("the {what} of the role \"{user}\" cannot be looked up at the primary");
-    Turned::Away(Problem::fatal("57P03", told).hint("Consort's log says why."))
+    door.registry.note_unheard(&format!("cannot look up a role: {why}"));
+    let told = format!("cannot look up the {what} of role \"{user}\" at the primary");
+    Turned::Away(Problem::fatal("57P03", told).hint("See Consort's log for the reason."))
 }
 
-/// Lets the client prove that it knows the role's password, if that is asked: what opens the servers, or what the operator
-/// is told.
+/// Lets the client prove knowledge of the role's password, if that is required. Returns the credentials for
+/// the servers, or the reason for the operator.
 async fn proven(
     door: &Door,
     client: &mut Peer,
@@ -189,7 +193,8 @@ async fn proven(
     Ok(opened.map(Some).ok_or_else(|| unopened(method, known.as_ref())))
 }
 
-/// What is known of the role's secret, in `auth_file` or else at the primary, and its verifier if one can be had of that.
+/// Returns the role's known secret, from `auth_file` or else from the primary, and its verifier if one can be
+/// derived.
 async fn known(door: &Door, user: &str) -> Result<(Option<Secret>, Option<Verifier>), Turned> {
     let here = door.secrets.borrow().of(user).cloned();
     if here.is_some() {
@@ -206,7 +211,7 @@ async fn known(door: &Door, user: &str) -> Result<(Option<Secret>, Option<Verifi
     }
 }
 
-/// The name of a user of the system. Asking may wait for another machine.
+/// Returns the name of a user of the system. The look-up may wait for another machine.
 async fn system_user(uid: Option<u32>) -> Option<String> {
     let uid = Uid::from_raw(uid?);
     let found = tokio::task::spawn_blocking(move || User::from_uid(uid)).await.ok()?;
@@ -230,7 +235,7 @@ async fn proof(client: &mut Peer) -> Result<Vec<u8>, Turned> {
     Ok(Frame::new(&message)?.body().to_vec())
 }
 
-/// The text of a PasswordMessage: it ends in a zero byte.
+/// Returns the text of a PasswordMessage, which ends in a zero byte.
 fn text(body: &[u8]) -> Result<&str, Turned> {
     let (&last, text) = body.split_last().ok_or(Malformed::Body)?;
     if last != 0 || text.contains(&0) {
@@ -251,7 +256,8 @@ async fn by_password(
         Some(Secret::Plain(password)) => password == given,
         Some(Secret::Md5(secret)) => *secret == wire::md5_secret(user, given),
         Some(Secret::Verifier(verifier)) => {
-            // It may want as many iterations as take a tenth of a second, and everybody else is served by this thread.
+            // A verifier may require so many iterations that they take a tenth of a second, and this thread
+            // serves all other clients.
             let (given, verifier) = (given.to_owned(), verifier.clone());
             let turn = PROVING.acquire().await;
             let proven = tokio::task::spawn_blocking(move || {
@@ -266,7 +272,7 @@ async fn by_password(
     Ok(right.then(|| Secret::Plain(given.to_owned())))
 }
 
-/// Does this password open this verifier? Both sides of an exchange say so.
+/// Returns true if this password opens this verifier, as both sides of an exchange find.
 fn opens(password: &str, verifier: &Verifier) -> bool {
     let mut client = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
     let mut initial = format!("{MECHANISM}\0").into_bytes();

@@ -1,4 +1,4 @@
-//! How many clients there may be in all (`max_clients`), in one database, of one user, and of one address.
+//! Limits of clients: in all (`max_clients`), in one database, of one user, and of one address.
 
 use super::Door;
 use super::half_open::network;
@@ -8,19 +8,19 @@ use conn::log_in::Refusal;
 use conn::registry::Seat;
 use wire::{Answers, Problem};
 
-/// The answer to a client for which no place is left.
+/// Error for a client for which no entry is left.
 pub(super) fn too_many(door: &Door) -> Problem {
-    Problem::fatal("53300", format!("too many clients: max_clients is {}", door.max_clients.get()))
-        .hint("Raise max_clients, or open fewer connections.")
+    Problem::fatal("53300", format!("too many clients (max_clients = {})", door.max_clients.get()))
+        .hint("Increase max_clients, or open fewer connections.")
 }
 
-/// A limit's key, how many there may be, and who counts beside the one who comes.
+/// A limit: its key, its value, and a test for the other clients that count with the new one.
 type Limit = (&'static str, usize, fn(&Seat, &Seat) -> bool);
 
-/// A client that has proven who it is enters, if there may be one more of its kind.
+/// Admits an authenticated client, if the limits of its kind allow one more.
 ///
 /// # Errors
-/// There may not.
+/// A limit is reached.
 pub(super) fn enter(door: &Door, pooling: &Pooling, seat: &Seat) -> Result<(), Refusal> {
     let limits: [Limit; 3] = [
         ("max_db_client_connections", pooling.database_clients, |other, seat| {
@@ -34,7 +34,7 @@ pub(super) fn enter(door: &Door, pooling: &Pooling, seat: &Seat) -> Result<(), R
         if most > 0 && there() >= most {
             door.count(|metrics| metrics.clients_refused.one("53300"));
             let problem = Problem::fatal("53300", format!("client connections exceeded ({key})"))
-                .hint(format!("{key} is {most} here: raise it, or open fewer connections."));
+                .hint(format!("The limit is {most}. Increase {key}, or open fewer connections."));
             let mut out = Vec::new();
             out.problem(&problem);
             return Err(Refusal::Answered(out));
@@ -44,7 +44,7 @@ pub(super) fn enter(door: &Door, pooling: &Pooling, seat: &Seat) -> Result<(), R
     Ok(())
 }
 
-/// Whether both come from one address. Who comes through a Unix socket has none.
+/// Returns true if both come from one address. A client of a Unix socket has none.
 fn has_its_address(other: &Seat, seat: &Seat) -> bool {
     match (other.origin, seat.origin) {
         (Origin::Machine(other), Origin::Machine(address)) => network(other) == network(address),

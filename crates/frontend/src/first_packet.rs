@@ -1,5 +1,5 @@
-//! The first packets of a connection, until a session is wanted: what a balancer says of its client, encryption of either
-//! kind, requests to cancel.
+//! The first packets of a connection, until a session is requested: the PROXY header of a balancer,
+//! encryption of either kind, cancel requests.
 
 use super::Door;
 use super::half_open::Counted;
@@ -16,29 +16,31 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 use wire::{Answers, FirstPacket, Problem, Side, Startup};
 
-/// What a TLS handshake begins with: nothing of PostgreSQL's own does.
+/// First byte of a TLS handshake: no packet of PostgreSQL's own begins with it.
 const HANDSHAKE: u8 = 0x16;
 
-/// How a client has come as far as to its start-up message.
+/// Properties of a connection before its start-up message.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// Where it comes from.
+    /// Origin of the connection.
     pub(super) origin: Origin,
-    /// Its port there; 0 through a Unix socket.
+    /// Port of the client; 0 through a Unix socket.
     pub(super) port: u16,
-    /// It speaks TLS.
+    /// True if the client speaks TLS.
     pub(super) tls: bool,
-    /// The common name in its certificate, which is signed by one that we know; empty if it has none that can be read.
+    /// Common name in the client's certificate, which is signed by a known authority; empty if it has none
+    /// that can be read.
     pub(super) certificate: Option<String>,
-    /// What a proof is bound to by `tls-server-end-point`.
+    /// Binding data of a proof for `tls-server-end-point`.
     pub(super) end_point: Option<Arc<[u8]>>,
-    /// The system's user of its process, through a Unix socket.
+    /// System user of the client's process, through a Unix socket.
     pub(super) uid: Option<u32>,
-    /// Its place among those of its address that have not come in yet.
+    /// Count of this connection among the half-open ones of its address.
     _half_open: Option<Counted>,
 }
 
-/// The client, its start-up message, and how it came so far. `None`: it wanted something else, and has got it.
+/// Returns the client, its start-up message, and the properties of its connection. `None`: the request was
+/// another one, and is done.
 pub(super) async fn first(
     door: &Door,
     socket: Socket,
@@ -52,14 +54,13 @@ pub(super) async fn first(
         way._half_open = door.half_open.enter(address);
         if way._half_open.is_none() {
             let address = way.origin;
-            door.registry.note_unheard(&format!(
-                "too many connections of {address} are on their way in: one is closed unheard"
-            ));
+            door.registry
+                .note_unheard(&format!("too many unauthenticated connections from {address}; closing one"));
             return None;
         }
     }
     let mut client = begun(door, socket, &mut way).await?;
-    // Encryption of either kind may be asked for once each.
+    // Encryption of either kind may be requested once each.
     for _ in 0..3 {
         let packet = match packet(&mut client).await {
             Ok(packet) => packet,
@@ -91,16 +92,16 @@ pub(super) async fn first(
             }
         }
     }
-    broken(door, client, &way, "encryption was asked for again and again").await
+    broken(door, client, &way, "too many encryption requests").await
 }
 
-/// A last word to who does not follow the protocol, and a line in the log.
+/// Sends a last error to a client that does not follow the protocol, and logs it.
 async fn broken<T>(door: &Door, client: Peer, way: &Way, why: &str) -> Option<T> {
     door.registry.note_stranger(way.origin, way.port, why);
     refused(door, client, BROKEN, why).await
 }
 
-/// A last word to who has not come far.
+/// Sends a last error to a client that is refused early.
 async fn refused<T>(door: &Door, mut client: Peer, sqlstate: &'static str, why: &str) -> Option<T> {
     client.out().problem(&Problem::fatal(sqlstate, why));
     door.registry.farewell(client).await;
@@ -111,7 +112,7 @@ fn peer(door: &Door, socket: Socket) -> Peer {
     Peer::new(socket, Side::Client, REQUEST_HELD_BYTES, &door.registry.rooms)
 }
 
-/// Hears of a balancer, if it is one that counts, who its client is.
+/// Reads the client's address from a balancer that the configuration names.
 async fn announced(door: &Door, socket: Socket, way: &mut Way) -> Option<Socket> {
     let (mut stream, from) = match (socket, way.origin) {
         (Socket::Tcp(stream), Origin::Machine(from)) => (stream, from.to_canonical()),
@@ -122,7 +123,7 @@ async fn announced(door: &Door, socket: Socket, way: &mut Way) -> Option<Socket>
     }
     match proxy_protocol::header(&mut stream).await {
         Ok(client) => {
-            // Who is local to the balancer is not local here.
+            // A client that is local to the balancer is not local here.
             let is_here = |client: &std::net::SocketAddr| client.ip().is_loopback() && !from.is_loopback();
             if let Some(client) = client.filter(|client| !is_here(client)) {
                 (way.origin, way.port) = (Origin::Machine(client.ip()), client.port());
@@ -130,7 +131,7 @@ async fn announced(door: &Door, socket: Socket, way: &mut Way) -> Option<Socket>
             Some(Socket::Tcp(stream))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            let why = "a PROXY protocol header was expected from this address";
+            let why = "missing PROXY protocol header from a proxy address (proxy_protocol_from)";
             door.registry.note_unheard(&format!("{why}: {from}"));
             refused(door, peer(door, Socket::Tcp(stream)), BROKEN, why).await
         }
@@ -138,8 +139,8 @@ async fn announced(door: &Door, socket: Socket, way: &mut Way) -> Option<Socket>
     }
 }
 
-/// The client, who may begin with TLS at once, if there is any here: then it must name the protocol, so that nobody makes
-/// a client of another protocol speak to us.
+/// Returns the client after a direct start of TLS, if it begins with one and TLS is available. Such a client
+/// must name the protocol, so that a client of another protocol cannot be made to speak to Consort.
 async fn begun(door: &Door, socket: Socket, way: &mut Way) -> Option<Peer> {
     let stream = match socket {
         Socket::Tcp(stream) if door.tls.borrow().is_some() => stream,
@@ -153,7 +154,8 @@ async fn begun(door: &Door, socket: Socket, way: &mut Way) -> Option<Peer> {
     if encrypted.is_named { Some(encrypted.peer(door)) } else { None }
 }
 
-/// Begins TLS. What came in clear text behind the wish for TLS could be anybody's: then nothing begins.
+/// Begins TLS. Clear text that follows the request for TLS may come from an attacker: then the connection
+/// ends.
 async fn asked_for_tls(door: &Door, mut client: Peer, way: &mut Way) -> Option<Peer> {
     if !client.unread().is_empty() {
         return broken(door, client, way, "received unencrypted data after SSL request").await;
@@ -201,7 +203,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
-    /// As whom somebody counts who comes from `from`, where balancers are, and says this.
+    /// Address that a connection from `from` counts as, with balancers configured, if it sends `said`.
     async fn counts_as(from: &str, said: &str) -> IpAddr {
         let from: IpAddr = from.parse().unwrap();
         let door = Door::new(

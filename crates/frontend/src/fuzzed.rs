@@ -1,5 +1,4 @@
-//! Any bytes as what a balancer says in the first bytes of a connection (`make fuzz`, which has this file and the reader
-//! alone).
+//! Fuzzing of the PROXY header with any bytes (`make fuzz`, which has this file and the reader alone).
 
 use super::proxy_protocol::header;
 use std::io::ErrorKind;
@@ -7,11 +6,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// The longest header of version 2 that is read.
+/// Maximum bytes of a version 2 header that is read.
 const MOST_BYTES: usize = 16 + 4096;
 
-/// What is taken from the stream is the header and nothing behind it, and its client is who stands in the client's place
-/// there. What is refused is refused whatever follows.
+/// The header, and no byte after it, is taken from the stream. Its client is the address in the header's
+/// client field. A refused header is refused with any continuation.
 pub(crate) fn check(bytes: &[u8]) {
     let (read, taken) = read(bytes);
     let header = &bytes[..taken];
@@ -27,7 +26,7 @@ pub(crate) fn check(bytes: &[u8]) {
     assert_eq!(self::read(header), (read, taken));
 }
 
-/// What becomes of a stream of these bytes, and how many are taken from it.
+/// Result for a stream of these bytes, and the number of bytes taken from it.
 fn read(bytes: &[u8]) -> (Result<Option<SocketAddr>, ErrorKind>, usize) {
     let mut rest = bytes;
     let read = {
@@ -40,11 +39,11 @@ fn read(bytes: &[u8]) -> (Result<Option<SocketAddr>, ErrorKind>, usize) {
     (read, bytes.len() - rest.len())
 }
 
-/// Whom a header that was accepted names as its client.
+/// Client address that an accepted header names.
 fn named(header: &[u8]) -> Option<SocketAddr> {
     let port_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let (address, port) = if header[0] == b'P' {
-        // Whatever stands behind that counts for nothing, and need not be a text.
+        // The rest of such a header is ignored, and need not be a text.
         if header.starts_with(b"PROXY UNKNOWN ") || header == b"PROXY UNKNOWN\r\n" {
             return None;
         }

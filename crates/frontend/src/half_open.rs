@@ -1,22 +1,23 @@
-//! How many connections of one address may be on their way in: who opens many and says nothing keeps nobody else out.
+//! Limit of half-open connections per address: an address that opens many silent connections keeps out no
+//! other one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// A machine has as many addresses of version 6 as it likes, in one network of this length.
+/// Bits of an IPv6 network that counts as one address: a machine has any number of addresses in it.
 const NETWORK_BITS: u32 = 64;
 
-/// Connections on their way in, by address.
+/// Half-open connections, by address.
 #[derive(Debug)]
 pub(super) struct HalfOpen {
-    /// So many of one address at most; 0: as many as there may be in all.
+    /// Maximum per address. 0: as many as the total allows.
     pub(super) most: Cell<usize>,
     by_address: RefCell<BTreeMap<IpAddr, usize>>,
 }
 
-/// One of them, until it is dropped.
+/// One half-open connection, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted {
     all: Rc<HalfOpen>,
@@ -28,7 +29,7 @@ impl HalfOpen {
         Rc::new(HalfOpen { most: Cell::new(most), by_address: RefCell::default() })
     }
 
-    /// One more; `None` if there are as many of its address as there may be.
+    /// Counts one more connection. `None` if its address has reached the limit.
     pub(super) fn enter(self: &Rc<HalfOpen>, address: IpAddr) -> Option<Counted> {
         let address = network(address);
         let mut by_address = self.by_address.borrow_mut();
@@ -52,7 +53,7 @@ impl Drop for Counted {
     }
 }
 
-/// What counts as one address: its own, or the network that it is in.
+/// Address under which connections are counted: the address itself, or its network.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => IpAddr::V6((six.to_bits() >> NETWORK_BITS << NETWORK_BITS).into()),

@@ -1,5 +1,5 @@
-//! The door: where clients come in. Listeners, limits, the first packet, TLS, who may enter, who may cancel; then each
-//! client's session has a task of its own.
+//! The frontend: listeners, limits, the first packet, TLS, authentication, cancel requests. Each client's
+//! session then has a task of its own.
 
 mod application_name;
 mod auth_query;
@@ -44,28 +44,28 @@ use std::rc::Rc;
 use std::time::Duration;
 use wire::Startup;
 
-/// Connections beyond `max_clients` that may be on their way in or cancelling.
+/// Connections beyond `max_clients` that may be half-open or cancelling.
 pub const ARRIVING_MAX: usize = 64;
 
-/// How the door behaves.
+/// Settings of the frontend.
 pub struct Options {
-    /// Who may come in, and what must be proven, at first.
+    /// Initial client authentication rules.
     pub rules: Rules,
-    /// So many clients at most.
+    /// Initial maximum number of clients.
     pub max_clients: usize,
-    /// So many clients of one address at most, at first; 0: no limit of its own.
+    /// Initial maximum number of clients of one address. 0: no separate limit.
     pub max_clients_per_address: usize,
-    /// Who has not logged in by then is sent away.
+    /// Initial time limit of a log-in, after which the client is disconnected.
     pub log_in_limit: Duration,
-    /// So many connections of one address at most may be on their way in, at first; 0: no bound of its own.
+    /// Initial maximum number of half-open connections of one address. 0: no separate limit.
     pub max_half_open: usize,
-    /// Balancers, which say by the PROXY protocol who their clients are, at first.
+    /// Initial networks of balancers, which send the addresses of their clients by the PROXY protocol.
     pub balancers: Vec<IpNet>,
-    /// TLS at first, if a certificate is configured.
+    /// Initial TLS settings, if a certificate is configured.
     pub tls: Option<ClientTls>,
-    /// Whoever comes over TCP must speak TLS.
+    /// True if clients over TCP must speak TLS.
     pub tls_required: bool,
-    /// The database that is no database but the console.
+    /// Name of the console's virtual database.
     pub console_database: String,
 }
 
@@ -85,17 +85,18 @@ impl Default for Options {
     }
 }
 
-/// Something whose answer is waited for.
+/// A boxed future.
 pub type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// What the console keeps for one session: it ends with the session.
+/// Objects that the console keeps for one session. They are dropped with the session.
 pub type Keeps = Vec<Box<dyn Any>>;
 
-/// The console behind the door: answers statements itself.
+/// The console of the frontend: answers statements itself.
 pub trait Console {
-    /// May this role use it?
+    /// Returns true if this role may use the console.
     fn admits(&self, user: &str) -> bool;
-    /// Writes the whole answer to one Query, but for ReadyForQuery. What it keeps for the session from then on goes to `keeps`.
+    /// Writes the whole answer to one Query, except for ReadyForQuery. Objects that live as long as the
+    /// session go to `keeps`.
     fn answer<'a>(
         &'a self,
         user: &'a str,
@@ -105,50 +106,51 @@ pub trait Console {
     ) -> Soon<'a, ()>;
 }
 
-/// The door. One per process; everything behind it runs in one thread.
+/// The frontend. One per process; its sessions all run in one thread.
 pub struct Door {
-    /// How it behaves.
+    /// Initial settings.
     pub options: Options,
-    /// Who is here.
+    /// Registry of the connected clients.
     pub registry: Rc<Registry>,
-    /// Process numbers of clients that share connections.
+    /// Process numbers of clients with transaction or statement pooling.
     pub process_numbers: ProcessNumbers,
-    /// Who may come in, and what must be proven; begins as the options say.
+    /// Client authentication rules; initially those of the options.
     pub rules: RefCell<Rc<Rules>>,
     /// The roles' secrets.
     pub secrets: RefCell<Secrets>,
-    /// Who is asked for the secrets of other roles.
+    /// Source of the secrets of other roles.
     pub lookup: RefCell<Option<Rc<Lookup>>>,
-    /// Who is asked for the roles that others are members of.
+    /// Source of the memberships of roles.
     pub memberships: RefCell<Option<Rc<Memberships>>>,
     /// The console, if there is one.
     pub console: RefCell<Option<Rc<dyn Console>>>,
-    /// What sessions share beside the door; nobody is let in before it is there.
+    /// State that sessions share outside of the frontend; no client is admitted before it exists.
     pub service: RefCell<Option<Rc<Service>>>,
     /// The databases whose new clients are refused.
     disabled: RefCell<BTreeSet<String>>,
-    /// How often clients were killed.
+    /// Number of kills of clients.
     kills: Cell<u64>,
-    /// So many clients at most; begins as the options say.
+    /// Maximum number of clients; initially that of the options.
     pub max_clients: Cell<usize>,
-    /// So many clients of one address at most; begins as the options say.
+    /// Maximum number of clients of one address; initially that of the options.
     pub max_clients_per_address: Cell<usize>,
-    /// Who has not logged in by then is sent away; begins as the options say.
+    /// Time limit of a log-in, after which the client is disconnected; initially that of the options.
     pub log_in_limit: Cell<Duration>,
-    /// The certificate that clients are shown from now on, if there is one; begins as the options say.
+    /// Certificate for new client connections, if there is one; initially that of the options.
     pub tls: RefCell<Option<ClientTls>>,
-    /// Balancers, which say by the PROXY protocol who their clients are; begin as the options say.
+    /// Networks of balancers, which send the addresses of their clients by the PROXY protocol; initially
+    /// those of the options.
     pub balancers: RefCell<Vec<IpNet>>,
     half_open: Rc<HalfOpen>,
     nobody: [u8; 32],
-    /// Log lines about log-ins that failed.
+    /// Rate limit of log lines about failed log-ins.
     unproven: RefCell<Sparing>,
     open_connections: Cell<usize>,
     closing: Cell<bool>,
 }
 
 impl Door {
-    /// A door to this primary.
+    /// Creates a frontend for this primary.
     pub fn new(mut options: Options, secrets: Secrets, primary: Option<Place>) -> Rc<Door> {
         Rc::new(Door {
             max_clients: Cell::new(options.max_clients),
@@ -175,18 +177,18 @@ impl Door {
         })
     }
 
-    /// Whoever comes from now on finds these behind the door.
+    /// Sets the service for clients that connect from now on.
     pub fn leads_to(&self, service: Rc<Service>) {
         service.servers.obeys(self.registry.pauses.clone());
         *self.service.borrow_mut() = Some(service);
     }
 
-    /// Lets clients in for ever. Runs inside a `LocalSet`.
+    /// Accepts clients for ever. Runs inside a `LocalSet`.
     pub async fn serve(self: &Rc<Door>, listener: Listener) {
         self.serve_at(Rc::new(listener)).await;
     }
 
-    /// The same at a place that others hold too; until another process has it.
+    /// Accepts clients on a listener that is shared with others, until another process has it.
     pub async fn serve_at(self: &Rc<Door>, listener: Rc<Listener>) {
         while self.registry.may_accept().await {
             let accepted = tokio::select! {
@@ -197,7 +199,7 @@ impl Door {
             match accepted {
                 Ok((socket, origin, port)) => self.clone().let_in(socket, origin, port),
                 Err(error) => {
-                    self.registry.note_unheard(&format!("a client could not be accepted: {error}"));
+                    self.registry.note_unheard(&format!("cannot accept a client connection: {error}"));
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -206,13 +208,11 @@ impl Door {
 
     fn let_in(self: Rc<Door>, socket: Socket, origin: Origin, port: u16) {
         if self.open_connections.get() >= self.max_clients.get() + ARRIVING_MAX {
-            return self
-                .registry
-                .note_unheard("too many connections are on their way in: one is closed unheard");
+            return self.registry.note_unheard("too many unauthenticated connections; closing one");
         }
         self.open_connections.set(self.open_connections.get() + 1);
         tokio::task::spawn_local(async move {
-            // What the log-in takes is given back before the session begins.
+            // The memory of the log-in is freed before the session begins.
             if let Some(session) = Box::pin(startup::arrive(&self, socket, origin, port)).await {
                 session.run().await;
             }
@@ -220,7 +220,7 @@ impl Door {
         });
     }
 
-    /// A session that comes from another process goes on.
+    /// Continues a session that comes from another process.
     pub fn goes_on_with(self: Rc<Door>, session: Box<Session>) {
         self.open_connections.set(self.open_connections.get() + 1);
         tokio::task::spawn_local(async move {
@@ -229,19 +229,19 @@ impl Door {
         });
     }
 
-    /// So many connections of one address at most may be on their way in from now on; 0: no bound of its own.
+    /// Sets the maximum number of half-open connections of one address. 0: no separate limit.
     pub fn bound_half_open(&self, most: usize) {
         self.half_open.most.set(most);
     }
 
-    /// Counts something of this process, if there is a cluster behind the door.
+    /// Counts a metric of this process, if the frontend has a cluster.
     fn count(&self, one_more: impl FnOnce(&Metrics)) {
         if let Some(service) = &*self.service.borrow() {
             one_more(service.cluster.metrics());
         }
     }
 
-    /// Tells a client why it does not get in, and counts those who come while another Consort leads.
+    /// Sends a client the reason of its refusal. Counts clients that connect while another Consort leads.
     fn refuse(&self, out: &mut Vec<u8>, refusal: Refusal) {
         if matches!(refusal, Refusal::MayNotLead) {
             self.count(|metrics| metrics.clients_refused.one(not_leading().sqlstate));
@@ -249,25 +249,26 @@ impl Door {
         log_in::refuse(&self.registry, out, refusal);
     }
 
-    /// Nobody else is let in, and whoever is here leaves: when idle outside a transaction block, or at once.
+    /// Admits no more clients, and disconnects the present ones: when idle outside a transaction block, or at
+    /// once.
     pub fn close(&self, at_once: bool) {
         self.let_nobody_in();
         self.resume(None);
         self.registry.seats().iter().for_each(|seat| seat.ring(at_once, Leave::Ending));
     }
 
-    /// Nobody else is let in.
+    /// Admits no more clients.
     pub fn let_nobody_in(&self) {
         self.closing.set(true);
     }
 
-    /// Nobody is let in any more.
+    /// Returns true if no more clients are admitted.
     pub fn is_closing(&self) -> bool {
         self.closing.get()
     }
 
-    /// A place for a client, if there is one left. The console has one always: who finds out what takes up all others, and ends
-    /// it, comes in there.
+    /// Returns an entry for a client, if one is left. The console has one always: an administrator must be
+    /// able to find and end the clients that take up all others.
     fn take_seat(&self, origin: Origin, port: u16, tls: bool, startup: &Startup) -> Option<Rc<Seat>> {
         let is_full = self.registry.count() >= self.max_clients.get();
         if is_full && startup.database != self.options.console_database {

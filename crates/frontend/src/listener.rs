@@ -1,4 +1,4 @@
-//! Where clients knock: a TCP address, or a Unix socket in a folder.
+//! Listeners: a TCP address, or a Unix socket in a folder.
 
 use config::origin::Origin;
 use conn::socket::Socket;
@@ -12,18 +12,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, UnixListener};
 
-/// Where to listen.
+/// Address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A TCP address; port 0 takes one that is free.
+    /// A TCP address; port 0 takes a free one.
     Tcp(SocketAddr),
     /// A folder for a Unix socket, and the port in its name, as libpq looks for it.
     Unix(PathBuf, u16),
 }
 
-/// A place where clients knock. A Unix socket is removed when this is dropped, unless it is another process's by then.
+/// A listening socket. The file of a Unix socket is removed when this is dropped, unless it belongs to
+/// another process by then.
 pub enum Listener {
-    /// TCP.
+    /// A TCP socket.
     Tcp(TcpListener),
     /// A Unix socket, and its path.
     Unix(UnixListener, SocketFile),
@@ -45,14 +46,14 @@ impl fmt::Display for Listen {
 }
 
 impl Listen {
-    /// The file of the Unix socket that is shown like this, if one is.
+    /// Path of the Unix socket that is shown like this, if one is.
     pub fn file_of(shown: &str) -> Option<&Path> {
         shown.strip_prefix("unix ").map(Path::new)
     }
 }
 
 impl Listener {
-    /// Begins to listen; the error says where it did not work.
+    /// Begins to listen. The error names the address.
     pub async fn open(listen: &Listen) -> io::Result<Listener> {
         match listen {
             Listen::Tcp(address) => {
@@ -69,7 +70,7 @@ impl Listener {
         }
     }
 
-    /// The same with a listening socket that came from another process, and is that one's still.
+    /// Begins to listen on a socket that came from another process, and still belongs to it.
     pub fn taken_over(listen: &Listen, socket: OwnedFd) -> io::Result<Listener> {
         match listen {
             Listen::Tcp(_) => {
@@ -87,7 +88,7 @@ impl Listener {
         }
     }
 
-    /// Whether it is this process's: else what it has in the file system stays.
+    /// Sets whether the socket belongs to this process. If not, its file stays in place.
     pub fn set_ours(&self, ours: bool) {
         if let Listener::Unix(_, file) = self {
             file.is_ours.set(ours);
@@ -139,7 +140,7 @@ fn named(place: impl std::fmt::Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen at {place}: {error}"))
 }
 
-/// Removes the socket of a process that is no more.
+/// Removes the socket of a process that has ended.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     if !path.exists() {
         return Ok(());

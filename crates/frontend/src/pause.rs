@@ -1,4 +1,4 @@
-//! PAUSE, SUSPEND and RESUME: transactions, or statements, that are open may end, new requests wait.
+//! PAUSE, SUSPEND and RESUME: open transactions, or statements, may end, and new requests wait.
 
 use super::Door;
 use conn::registry::{Doing, Seat};
@@ -6,17 +6,17 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use wire::Status;
 
-/// How often is looked whether the last transaction has ended.
+/// Interval between checks for the end of the last transaction.
 const QUIET_EVERY: Duration = Duration::from_millis(5);
 
 impl Door {
     /// Holds new transactions in one database or all, and waits until none is open there.
     ///
     /// # Errors
-    /// How many transactions are still open after `limit`. The pause stays in effect.
+    /// The number of transactions that are still open after `limit`. The pause stays in effect.
     pub async fn pause(&self, database: Option<&str>, limit: Duration) -> Result<(), String> {
         self.registry.pauses.begin(database);
-        tracing::warn!(database, "paused: new transactions wait until RESUME");
+        tracing::warn!(database, "paused; new transactions wait until RESUME");
         let open = self.quiet(limit, is_open).await;
         open.map_err(|open| {
             format!("{open} transactions are still open after {limit:?}; new ones wait until RESUME")
@@ -26,16 +26,17 @@ impl Door {
     /// Holds every request, inside transactions too, and waits until none runs.
     ///
     /// # Errors
-    /// How many still run after `limit`. The others are held all the same.
+    /// The number of requests that still run after `limit`. The others are held all the same.
     pub async fn suspend(&self, limit: Duration) -> Result<(), String> {
         self.registry.pauses.suspend();
-        tracing::warn!("suspended: every statement waits until RESUME");
-        // Who waits for a connection has begun nothing, and gets none before RESUME.
+        tracing::warn!("suspended; all statements wait until RESUME");
+        // A client that waits for a connection has begun nothing, and gets none before RESUME.
         let open = self.quiet(limit, |seat| seat.doing() == Doing::Active && !seat.is_queued()).await;
         open.map_err(|open| format!("{open} statements still run after {limit:?}; others wait until RESUME"))
     }
 
-    /// Waits until no client of what is paused is like this, at most for `limit`; then it says how many are.
+    /// Waits until `is_open` holds for no client of the pause, at most for `limit`. Then the error is the
+    /// number of such clients.
     async fn quiet(&self, limit: Duration, is_open: fn(&Seat) -> bool) -> Result<(), usize> {
         let deadline = Instant::now() + limit;
         loop {
@@ -53,7 +54,7 @@ impl Door {
         }
     }
 
-    /// Lets new transactions in again.
+    /// Admits new transactions again.
     pub fn resume(&self, database: Option<&str>) {
         let was_held = self.registry.pauses.holds_any();
         self.registry.pauses.end(database);
@@ -63,7 +64,7 @@ impl Door {
     }
 }
 
-/// Whether a transaction is open in this session.
+/// Returns true if a transaction is open in this session.
 fn is_open(seat: &Seat) -> bool {
     match seat.doing() {
         Doing::Arriving | Doing::Replicating | Doing::Waiting | Doing::Idle(Status::Idle) => false,

@@ -1,8 +1,9 @@
-//! Process numbers of clients that share connections. Such a client has no backend of its own, so its number belongs to no
-//! process of the primary: `pg_terminate_backend()` and `kill` of it end nobody else.
+//! Process numbers of clients with transaction or statement pooling. Such a client has no backend of its own,
+//! so its number belongs to no process of the primary: `pg_terminate_backend()` and `kill` of it end no other
+//! session.
 //!
-//! Processes that take over one from another draw from different parts of the numbers. So the number of a client that goes on
-//! in the next process, or stays in the one before, is no other client's.
+//! Successive processes in a take-over draw from different parts of the numbers. So a client that goes on in
+//! the next process, or stays in the previous one, shares its number with no other client.
 
 use conn::random;
 use std::cell::Cell;
@@ -10,10 +11,10 @@ use std::cell::Cell;
 /// The largest number that Linux gives to a process (PID_MAX_LIMIT).
 const KERNEL_MAX: u32 = 4 << 20;
 
-/// The parts of the numbers. So many processes in a row draw from different ones.
+/// Number of parts: this many successive processes draw from different ones.
 const PARTS: u32 = 64;
 
-/// How many numbers one part has.
+/// Numbers in one part.
 const NUMBERS: u32 = (i32::MAX.cast_unsigned() - KERNEL_MAX) / PARTS;
 
 /// The numbers from which this process draws.
@@ -34,12 +35,12 @@ impl ProcessNumbers {
         }
     }
 
-    /// The part for the process that takes over from this one.
+    /// Returns the part for the successor process.
     pub fn next_part(&self) -> u32 {
         (self.part.get() + 1) % PARTS
     }
 
-    /// The process before this one leaves this part to it.
+    /// Sets the part that the predecessor process has left.
     pub fn begin_at(&self, part: u32) {
         self.part.set(part % PARTS);
     }
@@ -50,7 +51,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Numbers lie above all of the kernel's, differ within one process, and between processes that follow each other.
+    /// Numbers lie above all of the kernel's, differ within one process, and between processes that follow
+    /// each other.
     #[test]
     fn process_numbers_are_no_process_and_no_other_client() {
         let (mut numbers, mut all) = (ProcessNumbers::default(), BTreeSet::new());

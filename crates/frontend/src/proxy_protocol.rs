@@ -1,24 +1,24 @@
-//! The PROXY protocol, versions 1 and 2 (HAProxy's `proxy-protocol.txt`): a balancer in front of Consort says in the first
-//! bytes of a connection who its client is. It is read from those alone whom `proxy_protocol_from` names, and from them
-//! it must come: whoever else sends it could be anybody.
+//! The PROXY protocol, versions 1 and 2 (HAProxy's `proxy-protocol.txt`): a balancer in front of Consort
+//! names its client in the first bytes of a connection. The header is read from the addresses in
+//! `proxy_protocol_from` alone, and is required from them: from any other address it could be forged.
 
 use ppp::{HeaderResult, v1, v2};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// `PROXY UNKNOWN` and the end of its line: no header is shorter.
+/// Minimum bytes of a header: `PROXY UNKNOWN` and the end of its line.
 const SHORTEST: usize = 15;
-/// No header of version 1 is longer.
+/// Maximum bytes of a version 1 header.
 const LONGEST_TEXT: usize = 107;
-/// What begins a header of version 2,
+/// First bytes of a header of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// and how much of it stands before what its length counts, which is no more than that.
+/// Bytes of a version 2 header before the part that its length field counts. `LONGEST_REST` bounds that part.
 const FIXED: usize = 16;
 const LONGEST_REST: usize = 4096;
 
-/// Takes the header from the stream: the client's address, or `None` if the balancer speaks for itself, as it does to see
-/// whether somebody listens.
+/// Takes the header from the stream. Returns the client's address, or `None` if the balancer speaks for
+/// itself, as in a health check.
 ///
 /// # Errors
 /// Those of the stream; [`io::ErrorKind::InvalidData`] if it is no header.

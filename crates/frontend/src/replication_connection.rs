@@ -1,4 +1,4 @@
-//! Replication connections: a walsender of the primary's, to which bytes pass both ways unread.
+//! Replication connections: bytes pass unread between the client and a walsender of the primary.
 
 use super::startup::{note_refused, own_settings};
 use super::{Door, client_limits};
@@ -18,10 +18,10 @@ use std::task::Poll;
 use tokio::io::{AsyncWriteExt, copy, split};
 use wire::{Answers, CancelRequest, Problem, Replication, Startup, Status};
 
-/// Why a client keeps its connection at the primary to itself.
+/// Pin reason of a replication connection.
 const TIE: &str = "replication";
 
-/// The life of a replication connection whose client was let in.
+/// Runs a replication connection after its client was admitted.
 pub(super) async fn replicate(
     door: &Rc<Door>,
     mut client: Peer,
@@ -66,7 +66,7 @@ pub(super) async fn replicate(
     if client.send().await.is_ok()
         && let (Some(mut client), Some(mut server)) = (bare(client), bare(server))
     {
-        // A client that is told to leave comes back on its own and goes on where it was: it is not waited for.
+        // A client that is disconnected comes back on its own and goes on where it was: it is not waited for.
         tokio::select! {
             _ = pass(&mut client, &mut server) => {}
             _ = poll_fn(|cx| seat.must_leave(true, cx).map_or(Poll::Pending, Poll::Ready)) => {}
@@ -75,7 +75,7 @@ pub(super) async fn replicate(
     door.registry.leave(&seat);
 }
 
-/// Logs in at the primary, as long as what runs there does nothing that Consort must know of.
+/// Logs in at the primary, as long as the connection does nothing that Consort must know of.
 async fn enter(
     door: &Door,
     service: &Service,
@@ -87,14 +87,15 @@ async fn enter(
         return Err(Refusal::MayNotLead);
     }
     if kind == Replication::Logical && service.cluster.scheduler().writers() == Writers::ThroughConsort {
-        let why = "a replication connection to a database runs SQL past Consort, which is the only writer";
+        let why =
+            "replication connections to a database are not allowed: they can write past Consort (writers)";
         return Err(answered(Problem::fatal("0A000", why).hint(
             "Connect to the primary itself, or set writers = \"anywhere\" where the design allows it.",
         )));
     }
     let own = own_settings(service, &startup)?;
     let place =
-        door.registry.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
+        door.registry.primary().ok_or_else(|| Refusal::Unreachable("its address is unknown".to_owned()))?;
     let pooling = service.servers.pool(&startup.database, &startup.user).pooling();
     let wish = Wish {
         place,
@@ -107,7 +108,7 @@ async fn enter(
     };
     client_limits::enter(door, &pooling, seat)?;
     let counted = service.servers.own(&wish, seat).await?;
-    // A refusal says nothing of ordinary sessions of this role.
+    // A refusal does not concern ordinary sessions of this role.
     Ok((log_in(&wish, &door.registry.rooms).await?, counted))
 }
 
@@ -117,7 +118,7 @@ fn answered(problem: Problem) -> Refusal {
     Refusal::Answered(out)
 }
 
-/// An end, and what has come from it already.
+/// One end of the connection, with the bytes that have already arrived from it.
 struct End {
     socket: Socket,
     come: Vec<u8>,
@@ -129,7 +130,7 @@ fn bare(mut peer: Peer) -> Option<End> {
     Some(End { socket: peer.into_socket()?, come })
 }
 
-/// Everything that comes from one goes to the other, until one of them ends.
+/// Passes all bytes between both ends, until one of them ends.
 async fn pass(client: &mut End, server: &mut End) -> io::Result<()> {
     server.socket.write_all(&std::mem::take(&mut client.come)).await?;
     client.socket.write_all(&std::mem::take(&mut server.come)).await?;

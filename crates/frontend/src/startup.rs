@@ -1,5 +1,5 @@
-//! How a client comes in, from its first packet to its session: encryption or not, the limit of clients, its proof, and
-//! its own connection at the primary, logged in as its role.
+//! Start-up of a client, from its first packet to its session: encryption or not, the limit of clients, its
+//! proof, and its own connection at the primary, logged in as its role.
 
 use super::authentication::{Turned, admit};
 use super::first_packet::first;
@@ -29,7 +29,8 @@ use wire::{Answers, CancelRequest, Complaint, Frame, Problem, Replication, Start
 /// The SQLSTATE of a client that does not follow the protocol.
 pub(super) const BROKEN: &str = "08P01";
 
-/// A client's way in. Returns its session, or nothing when it has left again: refused, or done in the console or with replication.
+/// Admits a client. Returns its session, or `None` when it has left again: refused, or done in the console or
+/// with replication.
 pub(super) async fn arrive(
     door: &Rc<Door>,
     socket: Socket,
@@ -69,7 +70,7 @@ pub(super) async fn arrive(
         Ok(entered) => entered,
         Err(_) => Err(Turned::Away(Problem::fatal("57014", "canceling authentication due to timeout"))),
     };
-    // It is in, or leaves.
+    // The client is admitted, or leaves.
     drop(way);
     match entered {
         Err(turned) => {
@@ -104,14 +105,14 @@ pub(super) async fn arrive(
     None
 }
 
-/// Tells the operator of a log-in that has failed, as long as there are not too many of them.
+/// Logs a failed log-in, within the rate limit.
 fn note_unproven(door: &Door, seat: &Seat, why: &str) {
     let Some(unsaid) = door.unproven.borrow_mut().may(Instant::now()) else { return };
     let Seat { user, database, .. } = seat;
-    tracing::info!(user, database, from = %seat.origin, unsaid, "a log-in failed: {why}");
+    tracing::info!(user, database, from = %seat.origin, unsaid, "log-in failed: {why}");
 }
 
-/// The same of one that was refused, as a rule by the primary, whose log need not be at hand.
+/// Logs a refused log-in. As a rule the primary refused it, and its log need not be at hand.
 pub(super) fn note_refused(door: &Door, seat: &Seat, refusal: &Refusal) {
     let Refusal::Answered(error) = refusal else { return };
     let Ok(frame) = Frame::new(error) else { return };
@@ -121,16 +122,16 @@ pub(super) fn note_refused(door: &Door, seat: &Seat, refusal: &Refusal) {
 
 fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Problem> {
     if door.options.tls_required && !private {
-        return Err(Problem::fatal("28000", "this server takes encrypted connections only")
+        return Err(Problem::fatal("28000", "connection is not encrypted (tls_required)")
             .hint("Connect with sslmode=require."));
     }
     if startup.user.is_empty() {
         return Err(Problem::fatal("28000", "no PostgreSQL user name specified in startup packet"));
     }
     match startup.replication() {
-        // Rules for replication say nothing of who may command.
+        // Rules for replication grant no right to run commands.
         Ok(Some(_)) if startup.database == door.options.console_database => {
-            return Err(Problem::fatal("0A000", "the console replicates nothing"));
+            return Err(Problem::fatal("0A000", "the console does not support replication"));
         }
         Ok(_) => {}
         Err(value) => {
@@ -144,13 +145,15 @@ fn acceptable(door: &Door, startup: &Startup, private: bool) -> Result<(), Probl
     }
     if door.is_disabled(&startup.database) {
         let why = format!("database \"{}\" is disabled", startup.database);
-        return Err(Problem::fatal("55000", why).hint("ENABLE in Consort's console lets clients in again."));
+        return Err(
+            Problem::fatal("55000", why).hint("Use ENABLE in Consort's console to accept clients again.")
+        );
     }
     Ok(())
 }
 
-/// Begins the session of a client that was let in: with a connection of its own at the primary, which its role logs in to
-/// now, or with one that it shares.
+/// Begins the session of an admitted client: with a connection of its own at the primary, which its role logs
+/// in to now, or with a shared one.
 async fn begin(
     door: &Rc<Door>,
     mut client: Peer,
@@ -170,7 +173,7 @@ async fn begin(
             let begun = begun(door, &service, &seat, startup, own, secret);
             tokio::select! {
                 begun = begun => begun,
-                // Its place, here and in the queue, is somebody else's.
+                // Its entry, here and in the queue, is free for another client.
                 () = poll_fn(|cx| client.poll_closed(cx)) => {
                     door.registry.leave(&seat);
                     return None;
@@ -228,18 +231,19 @@ async fn begin(
     Some(Box::new(session))
 }
 
-/// How a session begins. What a client that shares connections calls itself is told apart, unless its connection is called so.
+/// Start of a session. The name of a client with transaction or statement pooling is reported separately,
+/// unless its connection has it.
 enum Begun {
-    /// At its own connection.
+    /// With its own connection.
     Own(Box<(LoggedIn, Open)>),
-    /// At a shared one, as the first of its kind.
+    /// With a shared one, as the first session of its kind.
     Shares(Box<Server>, Option<String>),
-    /// Without any.
+    /// Without any connection.
     Greeted(Rc<Greeted>, Option<String>),
 }
 
 impl Begun {
-    /// What the client is told.
+    /// Greeting for the client.
     fn greeting(&self) -> Cow<'_, [u8]> {
         let (messages, name) = match self {
             Begun::Own(own) => (&own.0.greeting, None),
@@ -253,7 +257,7 @@ impl Begun {
     }
 }
 
-/// Parts a client's settings: what the primary gets, and what is our own.
+/// Parts a client's settings: those for the primary, and Consort's own.
 pub(super) fn own_settings(service: &Service, startup: &Startup) -> Result<Settings, Refusal> {
     let defaults = service.defaults(&startup.database, &startup.user);
     let pairs = startup.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -273,7 +277,7 @@ async fn begun(
     secret: Option<Secret>,
 ) -> Result<(Settings, Wish, Begun), Refusal> {
     let place =
-        door.registry.primary().ok_or_else(|| Refusal::Unreachable("nobody knows where it is".to_owned()))?;
+        door.registry.primary().ok_or_else(|| Refusal::Unreachable("its address is unknown".to_owned()))?;
     let wish = Wish {
         place,
         user: startup.user,
@@ -300,14 +304,14 @@ async fn begun(
         let name = name.and_then(|name| application_name::as_had(&name, &greeted.reported));
         return Ok((own_settings, wish, Begun::Greeted(greeted, name)));
     }
-    // Where another has been before, nothing tells how a session begins.
+    // A used connection does not show how a session begins.
     let server = servers.take_new(opening, seat).await?;
     let wish = Wish { role: Some(server.lent.role), ..wish };
     let name = name.and_then(|name| application_name::as_had(&name, &server.lent.greeting.reported));
     Ok((own_settings, wish, Begun::Shares(Box::new(server), name)))
 }
 
-/// What drivers ask at the start of a connection for, unless they are told.
+/// Parameters that drivers query at the start of a connection, unless they are reported.
 const CONSOLE_REPORTS: [(&str, &str); 6] = [
     ("server_version", "15.0"),
     ("client_encoding", "UTF8"),
@@ -317,10 +321,12 @@ const CONSOLE_REPORTS: [(&str, &str); 6] = [
     ("integer_datetimes", "on"),
 ];
 
-/// The console: statements of the simple protocol, answered here.
+/// Serves the console: statements of the simple protocol, answered here.
 async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Option<Rc<dyn Console>>) {
     let Some(console) = console.filter(|console| console.admits(&seat.user)) else {
-        client.out().problem(&Problem::fatal("28000", "this role may not use the console"));
+        client
+            .out()
+            .problem(&Problem::fatal("28000", "this role is not permitted to use the console (admin_users)"));
         return door.registry.farewell(client).await;
     };
     let out = client.out();
@@ -364,7 +370,7 @@ async fn serve_console(door: &Door, mut client: Peer, seat: &Seat, console: Opti
     }
 }
 
-/// Answers one message to the console; `false`: the client leaves.
+/// Answers one message to the console. `false`: the client leaves.
 async fn console_message(
     door: &Door,
     client: &mut Peer,
@@ -388,7 +394,7 @@ async fn console_message(
         front::TERMINATE => return false,
         front::SYNC => client.out().ready(Status::Idle),
         front::PARSE => {
-            let why = "the console answers the simple query protocol only";
+            let why = "the console supports only the simple query protocol";
             client.out().problem(&Problem::error("0A000", why));
         }
         _ => {}

@@ -1,5 +1,5 @@
-//! TLS towards clients, when a certificate is configured: with certificates of theirs, if somebody's signature on them
-//! counts, and with what SCRAM-SHA-256-PLUS binds itself to.
+//! TLS towards clients, when a certificate is configured: with client certificates, if an authority is
+//! configured, and with the binding data of SCRAM-SHA-256-PLUS.
 
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use std::fmt;
@@ -19,10 +19,11 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::der::oid::db::{rfc4519, rfc5912};
 
-/// What a client must call the protocol that does not ask for TLS first (PostgreSQL 17's `sslnegotiation=direct`).
+/// Protocol name that a client must send if it begins with TLS directly (PostgreSQL 17's
+/// `sslnegotiation=direct`).
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// How connections of clients are encrypted.
+/// Encryption of client connections.
 #[derive(Clone)]
 pub struct ClientTls {
     acceptor: TlsAcceptor,
@@ -33,17 +34,18 @@ pub struct ClientTls {
 /// A connection that is encrypted.
 pub(super) struct Encrypted {
     pub(super) stream: TlsStream<TcpStream>,
-    /// The common name in the client's certificate, empty if it has none that can be read. `None`: no certificate.
+    /// Common name in the client's certificate, empty if it has none that can be read. `None`: no
+    /// certificate.
     pub(super) certificate: Option<String>,
-    /// What `tls-server-end-point` means here (RFC 5929).
+    /// Binding data of `tls-server-end-point` (RFC 5929).
     pub(super) end_point: Option<Arc<[u8]>>,
-    /// The client named the protocol.
+    /// True if the client named the protocol.
     pub(super) is_named: bool,
 }
 
 impl ClientTls {
-    /// Reads a certificate chain and its key (PEM), and the certificates whose signature counts on those of clients, if
-    /// they may have any; the error says what is wrong with which file.
+    /// Reads a certificate chain and its key (PEM), and the authorities of client certificates, if clients
+    /// may have any. The error names the file and the fault.
     pub fn load(certificates: &Path, key: &Path, signers: Option<&Path>) -> Result<ClientTls, String> {
         let chain = read(certificates)?;
         let end_point = chain.first().and_then(|certificate| end_point(certificate));
@@ -66,7 +68,7 @@ impl ClientTls {
     /// Begins TLS.
     ///
     /// # Errors
-    /// Those of the handshake, which the client has heard.
+    /// Those of the handshake, which were sent to the client.
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
         let stream = self.acceptor.accept(stream).await?;
         let (_, session) = stream.get_ref();
@@ -88,7 +90,7 @@ fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|why| named(file, &why))
 }
 
-/// Clients may have a certificate, and then a right one.
+/// Returns the verifier of client certificates: clients may have one, and then a valid one.
 fn verifier(file: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in read(file)? {
@@ -98,8 +100,9 @@ fn verifier(file: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn Client
     builder.allow_unauthenticated().build().map_err(|why| named(file, &why))
 }
 
-/// The hash of a certificate by the function of its own signature, but SHA-256 for those that are too weak (RFC 5929,
-/// section 4.1). `None`: the signature names no function that is known here; then nothing is bound.
+/// The hash of a certificate by the function of its own signature, but SHA-256 for those that are too weak
+/// (RFC 5929, section 4.1). `None`: the signature names no function that is known here; then nothing is
+/// bound.
 fn end_point(certificate: &[u8]) -> Option<Arc<[u8]>> {
     let parsed = Certificate::from_der(certificate).ok()?;
     Some(match parsed.signature_algorithm().oid {
@@ -117,7 +120,7 @@ fn end_point(certificate: &[u8]) -> Option<Arc<[u8]>> {
     })
 }
 
-/// The first common name of whom the certificate is for. One with a zero byte in it is somebody's trick.
+/// First common name of the certificate's subject. A name with a zero byte in it is a forgery.
 fn common_name(certificate: &[u8]) -> Option<String> {
     let parsed = Certificate::from_der(certificate).ok()?;
     let parts = parsed.tbs_certificate().subject().iter();

@@ -20,7 +20,7 @@ impl<V> Cell<V> {
         }
     }
 
-    /// This one, after `earlier`: what was not sent is what the earlier change made of it.
+    /// This one, after `earlier`: a value that was not sent is the one that the earlier change made.
     #[must_use]
     pub fn after(self, earlier: Cell<V>) -> Cell<V> {
         match (earlier, self) {
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(after(Unchanged, Unchanged), Unchanged);
         assert_eq!(after(New(Some(1)), New(None)), New(None));
         assert_eq!(after(Unchanged, New(Some(2))), New(Some(2)));
-        // It is the same as just now; the replica has what was there before both.
+        // The value is the same as just now; the replica has the value from before both.
         assert_eq!(after(New(Some(1)), Same(Some(1))), New(Some(1)));
         assert_eq!((New(Some(1)).value(), Same::<u8>(None).value()), (Some(Some(&1)), Some(None)));
         assert_eq!(Unchanged::<u8>.value(), None);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Which columns of a table something touches, by attribute number (1 is the first). A column beyond the 128th, the
-/// whole row (0) and system columns (negative) fold the set to *all*: a set is never too small.
+/// Set of columns of a table, by attribute number (1 is the first). A column beyond the 128th, the whole row
+/// (0) and system columns (negative) fold the set to *all*: a set is never too small.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnSet {
     /// Every column, also those added later.
@@ -39,7 +39,7 @@ impl ColumnSet {
         }
     }
 
-    /// Whether a column is in both. *All* meets everything but the empty set.
+    /// True if a column is in both. *All* meets everything but the empty set.
     pub fn intersects(self, other: ColumnSet) -> bool {
         match (self, other) {
             (ColumnSet::Some(mine), ColumnSet::Some(theirs)) => mine & theirs != 0,
@@ -47,7 +47,7 @@ impl ColumnSet {
         }
     }
 
-    /// Whether every column of `other` is in this one.
+    /// True if every column of `other` is in this one.
     pub fn covers(self, other: ColumnSet) -> bool {
         match (self, other) {
             (ColumnSet::All, _) => true,

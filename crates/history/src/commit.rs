@@ -11,10 +11,10 @@ pub struct Commit {
     pub database: DatabaseId,
     /// Its identity, of the whole server.
     pub xid: Xid,
-    /// Where its commit record starts in the log.
+    /// Start of its commit record in the WAL.
     pub start: Lsn,
-    /// Where its commit record ends: a standby that has replayed to here surely shows it.
+    /// End of its commit record: a standby that has replayed to here surely shows it.
     pub end: Lsn,
-    /// What it wrote.
+    /// Footprint of its writes.
     pub wrote: Footprint,
 }

@@ -1,4 +1,4 @@
-//! How fresh the reads of a session, a transaction or a statement must be.
+//! Required freshness of the reads of a session, a transaction or a statement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,29 +11,29 @@ const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 const UNITS: [(u128, &str); 5] =
     [(1, "us"), (1_000, "ms"), (1_000_000, "s"), (60_000_000, "min"), (3_600_000_000, "h")];
 
-/// How fresh a read must be.
+/// Required freshness of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
     /// As on one server: it sees every commit that anybody could have seen before it began.
     #[default]
     Strong,
-    /// It sees the session's own commits and all that the session has seen before.
+    /// Sees the session's own commits and all that the session has seen before.
     Session,
-    /// It sees at least what the primary showed this long ago.
+    /// Sees at least what the primary showed this long ago.
     Bounded(Duration),
     /// Any state that a standby has.
     Weak,
-    /// It runs at the primary.
+    /// Runs at the primary.
     Primary,
 }
 
-/// What could not be understood as a consistency.
+/// Text that could not be parsed as a consistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseConsistencyError(String);
 
 impl fmt::Display for ParseConsistencyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not a consistency", self.0)
+        write!(f, "\"{}\" is not a consistency level", self.0)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a statement or a transaction touches, at the grain of tables, columns and rows.
+//! Footprint of a statement or a transaction, at the grain of tables, columns and rows.
 
 use crate::{ColumnSet, Key, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ pub const MAX_TABLES: usize = 64;
 /// More keys of one table than this fold to all of its rows.
 pub const MAX_KEYS: usize = 128;
 
-/// What a footprint tells apart at most.
+/// Finest grain of a footprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grain {
     /// Tables.
@@ -21,7 +21,7 @@ pub enum Grain {
     Row,
 }
 
-/// Which rows of a table.
+/// Set of rows of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// All, also those that do not exist yet.
@@ -69,11 +69,11 @@ impl Rows {
     }
 }
 
-/// What is touched of one table.
+/// Touched items of one table.
 ///
-/// A read names the columns whose values its result depends on, and the rows that it is confined to by equality on the
-/// whole primary key. A write names the columns that it changed, the rows, and whether rows came or went: those change
-/// every read of these rows, whatever its columns.
+/// A read names the columns whose values its result depends on, and the rows that it is confined to by
+/// equality on the whole primary key. A write names the columns that it changed, the rows, and whether rows
+/// came or went: inserts and deletes change every read of these rows, whatever its columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The columns read, or changed in rows that stayed.
@@ -103,7 +103,7 @@ impl Access {
         Access { columns: ColumnSet::All, rows, existence: true }
     }
 
-    /// Whether one can matter to the other.
+    /// True if one can matter to the other.
     pub fn overlaps(&self, other: &Access) -> bool {
         (self.existence || other.existence || self.columns.intersects(other.columns))
             && self.rows.intersects(&other.rows)
@@ -121,8 +121,8 @@ impl Access {
     }
 }
 
-/// What something touches in one database. A footprint is never too small: what outgrows a bound folds to the next
-/// coarser grain (keys to the table's rows, tables to everything).
+/// Touched items of one database. A footprint is never too small: a set that outgrows a bound folds to the
+/// next coarser grain (keys to the table's rows, tables to everything).
 ///
 /// Invariant: at most [`MAX_TABLES`] tables, each with at most [`MAX_KEYS`] keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Footprint {
         Footprint::Tables(BTreeMap::from([(table, access)]))
     }
 
-    /// Whether it touches nothing.
+    /// True if it touches nothing.
     pub fn is_nothing(&self) -> bool {
         matches!(self, Footprint::Tables(tables) if tables.is_empty())
     }
@@ -190,16 +190,16 @@ impl Footprint {
         }
     }
 
-    /// Whether a change of one can matter to the other. *Everything* meets even a statement that touches no table: the
-    /// catalog is part of it.
+    /// True if a change of one can matter to the other. *Everything* meets even a statement that touches no
+    /// table: the catalog is part of it.
     pub fn overlaps(&self, other: &Footprint) -> bool {
         let (Footprint::Tables(mine), Footprint::Tables(theirs)) = (self, other) else { return true };
         let (few, many) = if mine.len() < theirs.len() { (mine, theirs) } else { (theirs, mine) };
         few.iter().any(|(table, access)| many.get(table).is_some_and(|other| access.overlaps(other)))
     }
 
-    /// Whether this, written, may have emptied a table that `read` reads at one blow (TRUNCATE): a snapshot from before shows
-    /// nothing of it afterwards.
+    /// True if this, written, may have emptied a table that `read` reads at one blow (TRUNCATE): a snapshot
+    /// from before shows nothing of it afterwards.
     pub fn may_empty(&self, read: &Footprint) -> bool {
         let (Footprint::Tables(mine), Footprint::Tables(theirs)) = (self, read) else { return true };
         let whole = |(table, access): (&RelationId, &Access)| {
@@ -208,7 +208,7 @@ impl Footprint {
         mine.iter().any(whole)
     }
 
-    /// Whether everything that `other` touches is in this one.
+    /// True if everything that `other` touches is in this one.
     pub fn covers(&self, other: &Footprint) -> bool {
         match (self, other) {
             (Footprint::Everything, _) => true,

@@ -40,12 +40,13 @@ impl Timeline {
     }
 }
 
-/// One life of a server. Positions, gauges, doubts and proofs count only within it: after a crash a primary gives
-/// transaction identities and positions of unflushed commits a second time, and a standby answers an older position
-/// than it did before.
+/// One incarnation of a server. Positions, snapshot probes, in-flight write sets and proofs count only within
+/// it: after a crash a primary gives transaction identities and positions of unflushed commits a second time,
+/// and a standby answers an older position than it did before.
 ///
-/// A crashed backend makes the server recover *under the same postmaster*, so the start is that of the checkpointer (at
-/// a standby: of the startup process), read at every connect, not `pg_postmaster_start_time()`.
+/// A crashed backend makes the server recover *under the same postmaster*, so the start is that of the
+/// checkpointer (at a standby: of the startup process), read at every connect, not
+/// `pg_postmaster_start_time()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation {
     /// The period with one primary.

@@ -1,9 +1,9 @@
-//! What happened, in which order. Positions in the log, transaction identities, snapshots, versions, watermarks, footprints,
-//! decoded commits, the cells of rows that they changed, and what a fed replica shows: the nouns that every other crate speaks
-//! in.
+//! Events and their order. WAL positions, transaction identities, snapshots, versions, watermarks,
+//! footprints, decoded commits, the cells of rows that they changed, and the visible state of a logical
+//! replica: the nouns that every other crate speaks in.
 //!
-//! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a server, a session or a
-//! proof is.
+//! This crate is pure: it opens nothing, waits for nothing and asks no clock. The crate does not know
+//! servers, sessions or proofs.
 
 mod cell;
 mod columns;

@@ -1,13 +1,14 @@
-//! When a process of a server last read the server's configuration.
+//! Time at which a process of a server last read the server's configuration.
 
 use std::fmt;
 
-/// When a process last read its server's configuration (`pg_conf_load_time()`), by the server's clock: microseconds since
-/// the beginning of 2000.
+/// Time at which a process last read its server's configuration (`pg_conf_load_time()`), by the server's
+/// clock: microseconds since the beginning of 2000.
 ///
-/// A reload goes so: the first process of the server reads the files, then it signals the others, and each of them reads
-/// them before its next statement. Whoever begins later inherits the first process's time. So what a process that began
-/// after a reload says is a floor: who says less has not heeded that reload yet, who says as much or more has.
+/// A reload goes so: the first process of the server reads the files, then it signals the others, and each of
+/// them reads them before its next statement. A process that begins later inherits the first process's time.
+/// So the time of a process that began after a reload is a floor: a process with an earlier time has not
+/// applied that reload yet, a process with the same or a later time has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoadTime(i64);
 
@@ -18,7 +19,7 @@ impl LoadTime {
     /// After every reload.
     pub const MAX: LoadTime = LoadTime(i64::MAX);
 
-    /// So many microseconds after the beginning of 2000.
+    /// Time of this number of microseconds after the beginning of 2000.
     pub const fn new(microseconds: i64) -> LoadTime {
         LoadTime(microseconds)
     }

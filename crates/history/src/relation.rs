@@ -1,4 +1,4 @@
-//! Which table of which database.
+//! Identity of a table in a database.
 
 use std::fmt;
 

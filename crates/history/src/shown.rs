@@ -1,4 +1,4 @@
-//! What a replica shows that Consort feeds.
+//! Visible state of a logical replica.
 
 use crate::{Lsn, Snapshot, Xid};
 use std::fmt;
@@ -7,20 +7,22 @@ use std::str::FromStr;
 /// No transaction has so high an identity.
 const EVERYTHING: Xid = Xid::new(u64::MAX);
 
-/// The position of a fed replica: a state that the primary has shown, said so that it still means the same after a
-/// restart of whatever server. It is kept at the replica, in the transaction that made the state.
+/// The position of a logical replica: a state that the primary has shown, written so that it still means the
+/// same after a restart of whatever server. The position is kept at the replica, in the transaction that made
+/// the state.
 ///
-/// A commit is shown if the snapshot sees its identity *and* its record ends at or below `decoded`. The snapshot alone
-/// would not do: a primary that crashes gives the identities of transactions that it never flushed a second time. What
-/// has come out of a slot was flushed, so the second owner's record lies above `decoded`.
+/// A commit is shown if the snapshot sees its identity *and* its record ends at or below `decoded`. The
+/// snapshot alone would not do: a primary that crashes gives the identities of transactions that it never
+/// flushed a second time. Commits that came out of a slot were flushed, so the second owner's record lies
+/// above `decoded`.
 ///
 /// ```text
 ///            resume                          decoded
-///   ---------|-------------------------------|----------->  log
+///   ---------|-------------------------------|----------->  WAL
 ///    all shown    those that the snapshot sees    none shown
 /// ```
 ///
-/// Its text form reads back exactly: `16/B374D848 16/B374D800 10:20:10,14` is decoded, resume, snapshot.
+/// The text form reads back exactly: `16/B374D848 16/B374D800 10:20:10,14` is decoded, resume, snapshot.
 ///
 /// Invariant: `resume <= decoded`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,40 +33,44 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The state that `snapshot` saw, when everything up to `decoded` had come out of the slot. Every commit whose
-    /// record starts below `resume` must be in it.
+    /// The state that `snapshot` saw, when everything up to `decoded` had come out of the slot. Every commit
+    /// whose record starts below `resume` must be in it.
     ///
-    /// A copy made under an exported snapshot of the primary has as `decoded` the insert position read after the
-    /// snapshot was taken, and as `resume` what the order said before it was taken. It is one only when the primary has
-    /// flushed its log to `decoded` in the same life: a crash before takes back what the snapshot saw.
+    /// A copy made under an exported snapshot of the primary has as `decoded` the insert position read after
+    /// the snapshot was taken, and as `resume` the order's position from before it was taken. The copy has
+    /// this state only when the primary has flushed its WAL to `decoded` in the same incarnation: a crash
+    /// before takes back what the snapshot saw.
     ///
     /// # Panics
     /// If `resume` lies above `decoded`.
     pub fn new(snapshot: Snapshot, decoded: Lsn, resume: Lsn) -> Shown {
-        assert!(resume <= decoded, "what is not decoded is not shown");
+        assert!(resume <= decoded, "the resume position is decoded");
         Shown { snapshot, decoded, resume }
     }
 
-    /// What a server shows that left the primary's log at `end`: every commit whose record ends at or below, and no other.
+    /// State of a server that left the primary's WAL at `end`: every commit whose record ends at or below,
+    /// and no other.
     ///
-    /// The primary need never have shown it, for it shows commits in another order than it logs them: nobody may read there
-    /// before it has come to a boundary that [holds](../order/struct.Boundary.html#method.holds) all of it.
+    /// The primary need never have shown it, for it shows commits in another order than it logs them: no read
+    /// may run there before it has come to a boundary that
+    /// [holds](../order/struct.Boundary.html#method.holds) all of it.
     pub fn of_log(end: Lsn) -> Shown {
         Shown::new(Snapshot::new(EVERYTHING, Vec::new()), end, end)
     }
 
-    /// Whether it is a stretch of the log, and need not be a state that the primary has shown.
+    /// True if it is a prefix of the WAL, and need not be a state that the primary has shown.
     pub fn is_of_log(&self) -> bool {
         self.snapshot.xmax() == EVERYTHING
     }
 
-    /// Whether a commit with this identity, whose record ends at `end`, is in it.
+    /// True if a commit with this identity, whose record ends at `end`, is in it.
     pub fn shows(&self, xid: Xid, end: Lsn) -> bool {
         end <= self.decoded && self.snapshot.sees(xid)
     }
 
-    /// Whether it is sure to show everything that `other` shows. Between two lives of the primary it need not be: what an
-    /// earlier one rolled back and never flushed may have had a higher identity.
+    /// True if it is sure to show everything that `other` shows. Between two incarnations of the primary it
+    /// need not be: a transaction that an earlier one rolled back and never flushed may have had a higher
+    /// identity.
     pub fn covers(&self, other: &Shown) -> bool {
         self.decoded >= other.decoded && self.snapshot.covers(&other.snapshot)
     }
@@ -75,7 +81,7 @@ impl Shown {
         Shown { resume: resume.min(self.decoded).max(self.resume), ..self.clone() }
     }
 
-    /// What it sees of that which lies below [`decoded`](Shown::decoded).
+    /// Transactions that it sees among those below [`decoded`](Shown::decoded).
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -104,7 +110,7 @@ pub struct ParseShownError;
 
 impl fmt::Display for ParseShownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a position of a fed replica of the form 16/B374D848 16/B374D800 10:20:10,14")
+        f.write_str("not a position of a logical replica of the form 16/B374D848 16/B374D800 10:20:10,14")
     }
 }
 
@@ -152,7 +158,8 @@ mod tests {
             assert_eq!(shown(text).to_string(), text);
             assert_eq!(shown(&shown(text).to_string()), shown(text));
         }
-        // A server may say a lower xmin than the first that it lists; what is read back shows the same.
+        // A server may say a lower xmin than the first that it lists; the text that is read back shows the
+        // same.
         let held_back = shown("0/9 0/9 10:20:14");
         assert_eq!(shown(&held_back.to_string()), held_back);
     }

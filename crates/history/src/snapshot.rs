@@ -4,9 +4,9 @@ use crate::Xid;
 use std::fmt;
 use std::str::FromStr;
 
-/// What `pg_current_snapshot()` says at the *primary*: every transaction below `xmax` that is not in `running` has
-/// finished and, if it committed, is visible. (On a standby the function omits running transactions: never use it
-/// there.)
+/// Result of `pg_current_snapshot()` at the *primary*: every transaction below `xmax` that is not in
+/// `running` has finished and, if it committed, is visible. (On a standby the function omits running
+/// transactions: never use it there.)
 ///
 /// Invariants: `running` is sorted, without repetition, and lies in `xmin..xmax`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,18 +44,18 @@ impl Snapshot {
         &self.running
     }
 
-    /// Whether the transaction had finished: if it committed, this snapshot sees it.
+    /// True if the transaction had finished: if it committed, this snapshot sees it.
     pub fn sees(&self, xid: Xid) -> bool {
         xid < self.xmax && (xid < self.xmin || self.running.binary_search(&xid).is_err())
     }
 
-    /// Whether it is sure to see all that `other` sees, both of one life of one server.
+    /// True if it is sure to see all that `other` sees, both of one incarnation of one server.
     pub fn covers(&self, other: &Snapshot) -> bool {
         self.xmax >= other.xmax && self.running.iter().all(|xid| !other.sees(*xid))
     }
 
-    /// The transactions that have finished here and had not in `earlier`, ascending. Of a server that only moves
-    /// forward: nothing that `earlier` sees is unseen here.
+    /// The transactions that have finished here and had not in `earlier`, ascending. For a server that only
+    /// moves forward: nothing that `earlier` sees is unseen here.
     pub fn finished_since<'a>(&'a self, earlier: &'a Snapshot) -> impl Iterator<Item = Xid> + 'a {
         let still = earlier.running.iter().copied();
         let fresh = (earlier.xmax.get()..self.xmax.get()).map(Xid::new);

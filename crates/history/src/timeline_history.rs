@@ -1,5 +1,6 @@
-//! The timelines on which a server's WAL lies, and where it left each: what a history file says (PostgreSQL's
-//! documentation, chapter 26.3.6). Two servers with the same system identifier share a past as far as these agree.
+//! The timelines on which a server's WAL lies, and the LSN at which it left each: the contents of a history
+//! file (PostgreSQL's documentation, chapter 26.3.6). Two servers with the same system identifier share a
+//! past as far as these agree.
 
 use crate::{Lsn, Timeline};
 use std::fmt;
@@ -23,7 +24,7 @@ pub struct TimelineHistory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseHistoryError;
 
-/// How a standby's WAL is not the primary's.
+/// Difference of a standby's WAL from the primary's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fork {
     /// The primary's history never was on the standby's timeline.
@@ -82,7 +83,7 @@ impl TimelineHistory {
         self.current
     }
 
-    /// Where the current timeline began; zero if it is the first.
+    /// Start of the current timeline; zero if it is the first.
     pub fn began(&self) -> Lsn {
         self.left.last().map_or(Lsn::ZERO, |(_, at)| *at)
     }
@@ -93,14 +94,15 @@ impl TimelineHistory {
         still_there.map_or(self.current, |(timeline, _)| *timeline)
     }
 
-    /// The primary has this history: whether a standby that has replayed the current timeline of its own history up to
-    /// `replayed` has replayed nothing but the primary's WAL. Then the position up to which this timeline is the primary's.
+    /// Checks, with the primary's history, that a standby that has replayed the current timeline of its own
+    /// history up to `replayed` has replayed nothing but the primary's WAL. Returns the position up to which
+    /// this timeline is the primary's.
     ///
-    /// Contents are compared, never numbers: two standbys may be promoted to the same number. Two that were promoted at the
-    /// same position have equal histories: only their WAL tells them apart.
+    /// Contents are compared, never numbers: two standbys may be promoted to the same number. Two that were
+    /// promoted at the same position have equal histories: only their WAL distinguishes them.
     ///
     /// # Errors
-    /// Where the two went different ways.
+    /// The position at which the two diverged.
     pub fn has(&self, standby: &TimelineHistory, replayed: Lsn) -> Result<Lsn, Fork> {
         let timeline = standby.current;
         let (before, reach) = if timeline == self.current {
@@ -142,12 +144,12 @@ impl fmt::Display for Fork {
         match self {
             Fork::Foreign { standby, primary } => write!(
                 f,
-                "it replayed timeline {}, which is not in the history of the primary (timeline {})",
+                "timeline {} is not in the history of the primary (timeline {})",
                 standby.get(),
                 primary.get()
             ),
             Fork::SameNumber { timeline, standby, primary } if standby == primary => {
-                write!(f, "its timeline {} has another past than the primary's", timeline.get())
+                write!(f, "its timeline {} has another history than the primary's", timeline.get())
             }
             Fork::SameNumber { timeline, standby, primary } => {
                 write!(
@@ -158,7 +160,7 @@ impl fmt::Display for Fork {
             }
             Fork::Beyond { timeline, left } => write!(
                 f,
-                "it replayed timeline {} beyond {left}, where the primary's history left that timeline",
+                "its timeline {} goes beyond {left}, where the primary's history left that timeline",
                 timeline.get()
             ),
         }
@@ -222,7 +224,7 @@ mod tests {
         let told = "its timeline 2 began at 0/3000060, the primary's timeline 2 at 0/3000000";
         assert_eq!(same_number.to_string(), told);
         let other_past = fork(&history(3, "1\t0/3000060\tx\n2\t0/5000000\tx"), "0/6000000");
-        assert_eq!(other_past.to_string(), "its timeline 3 has another past than the primary's");
+        assert_eq!(other_past.to_string(), "its timeline 3 has another history than the primary's");
         let skipped = fork(&history(3, "1\t0/5000000\tx"), "0/6000000");
         assert!(matches!(skipped, Fork::SameNumber { .. }), "{skipped}");
     }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-/// A place in the order in which the primary showed the commits of one database: the first commit has version 1, and
-/// there are no gaps. Versions are given anew in each life of Consort: what is kept for longer is a [`crate::Shown`].
+/// A place in the order in which the primary showed the commits of one database: the first commit has version
+/// 1, and there are no gaps. Versions are given again in each process of Consort: a position that is kept for
+/// longer is a [`crate::Shown`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u64);
 
 impl Version {
-    /// Before the first: whoever has come to here shows no commit that has a version.
+    /// Before the first: a replica that has come to here shows no commit that has a version.
     pub const ZERO: Version = Version(0);
 
     /// The version with this number.

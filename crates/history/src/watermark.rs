@@ -1,6 +1,6 @@
-//! How far something has come.
+//! Progress that only moves forward.
 
-/// How far something has come. It only moves forward; to wait for something is to wait for a watermark.
+/// Progress of a task. The mark only moves forward; to wait for something is to wait for a watermark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermark<T>(T);
 
@@ -10,7 +10,7 @@ impl<T: Copy + Ord> Watermark<T> {
         Watermark(value)
     }
 
-    /// Where it stands.
+    /// Current mark.
     pub const fn get(self) -> T {
         self.0
     }
@@ -22,7 +22,7 @@ impl<T: Copy + Ord> Watermark<T> {
         }
     }
 
-    /// Whether it has come to `goal`.
+    /// True if it has come to `goal`.
     pub fn reached(self, goal: T) -> bool {
         self.0 >= goal
     }

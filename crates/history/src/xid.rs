@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A 64-bit transaction identity, as `pg_current_snapshot()` prints it (PostgreSQL's `xid8`): the epoch of the 32-bit
-/// counter in the upper half. It is of the whole server, not of one database.
+/// A 64-bit transaction identity, as `pg_current_snapshot()` prints it (PostgreSQL's `xid8`): the epoch of
+/// the 32-bit counter in the upper half. An identity belongs to the whole server, not to one database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(u64);
 
@@ -24,9 +24,9 @@ impl Xid {
         Xid(self.0 + 1)
     }
 
-    /// The full identity of a 32-bit one (as the replication stream gives it): the one nearest to `near`, which is a
-    /// recent full identity of the same server. Right as long as the two lie less than 2^31 transactions apart, which
-    /// PostgreSQL itself demands of all live identities.
+    /// The full identity of a 32-bit one (as the replication stream gives it): the one nearest to `near`,
+    /// which is a recent full identity of the same server. Correct as long as the two lie less than 2^31
+    /// transactions apart, which PostgreSQL itself demands of all current identities.
     pub const fn widen(short: u32, near: Xid) -> Xid {
         #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is wanted")]
         let distance = short.wrapping_sub(near.0 as u32).cast_signed();

@@ -9,7 +9,7 @@ pub fn within(chance: &mut Rng, least: i32, most: i32) -> i32 {
     chance.i32(least..=most)
 }
 
-/// A text of letters and digits, of a length between two.
+/// A text of random characters and digits, of a length between two.
 pub fn letters_and_digits(chance: &mut Rng, least: usize, most: usize) -> String {
     let length = chance.usize(least..=most);
     (0..length).map(|_| char::from(LETTERS_AND_DIGITS[chance.usize(0..LETTERS_AND_DIGITS.len())])).collect()
@@ -20,7 +20,8 @@ pub fn digits(chance: &mut Rng, length: usize) -> String {
     (0..length).map(|_| chance.digit(10)).collect()
 }
 
-/// Zipf's law: rank k of n, counted from 0, comes with a chance in proportion to 1 / (k + 1)^theta; any theta from 0, also 1.
+/// Zipf's law: rank k of n, counted from 0, has a probability in proportion to 1 / (k + 1)^theta; any theta
+/// from 0, also 1.
 ///
 /// Drawn by rejection-inversion (Hoermann and Derflinger, ACM TOMACS 6(3), 1996): in constant time and without sums over all
 /// ranks, so that n may grow while a run goes on.
@@ -35,7 +36,7 @@ pub struct Zipf {
 
 impl Zipf {
     #[expect(clippy::cast_precision_loss, reason = "ranks are far fewer than 52 bits")]
-    /// The chance that begins at this seed.
+    /// Zipf's law for ranks from 0 to `ranks` - 1, with exponent `theta`.
     pub fn new(ranks: u64, theta: f64) -> Zipf {
         let ranks = ranks.max(1) as f64;
         let mut zipf = Zipf { theta, ranks, at_first: 0.0, at_last: 0.0, surely: 0.0 };

@@ -1,8 +1,8 @@
-//! Counts that an admin console tells while a workload runs: `SHOW REPLICAS` (name, role, reads) and, where there is one,
-//! `SHOW ROUTES` (statement, node, reason, count).
+//! Counts of an admin console while a workload runs: `SHOW REPLICAS` (name, role, reads) and, where there is
+//! one, `SHOW ROUTES` (statement, node, reason, count).
 //!
-//! The console is asked again and again and the differences are added up, so that a console that begins anew in the middle
-//! of a run, because its process was killed, takes away no more than what it counted since it was asked last.
+//! The console is queried repeatedly and the differences are added up. So a console that restarts in the
+//! middle of a run, because its process was killed, loses only its counts since the last query.
 
 use crate::session::{Protocol, Session, Trouble};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// How often it is asked.
+/// Interval of the queries.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-/// How long it may be away at the end of a run; then what it told before is all.
+/// Time for which the console may be away at the end of a run; then its earlier counts are all.
 const LAST_LOOK_LIMIT: Duration = Duration::from_secs(13);
 
-/// How long decoders and standbys may take until they have come so far, after little was written.
+/// Time limit of decoders and standbys to catch up, after few writes.
 pub const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often is looked whether they have.
+/// Interval of the check that they have.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A row of `SHOW ROUTES`.
@@ -36,7 +36,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whether it is a statement that reads the table. (Where nothing was to be run, it was only prepared.)
+    /// True if it is a statement that reads the table. (Where nothing was to be run, it was only prepared.)
     pub(crate) fn reads(&self, table: &str) -> bool {
         let statement = self.statement.trim_start();
         let begins = statement.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select"));
@@ -44,7 +44,7 @@ impl Route {
     }
 }
 
-/// What the console told, or the sum of such answers.
+/// Answers of the console, or a sum of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The nodes that were ever standbys.
@@ -56,7 +56,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Adds what came between two answers. Who counts less than before has begun anew.
+    /// Adds the difference between two answers. A count below the last one belongs to a restarted console.
     fn add(&mut self, before: &Told, after: &Told) {
         fn since<K: Ord>(before: &BTreeMap<K, u64>, key: &K, count: u64) -> u64 {
             let known = before.get(key).copied().unwrap_or(0);
@@ -128,12 +128,12 @@ impl Watch {
     }
 }
 
-/// Waits until all that is written by now is decoded, and replayed by every standby, as far as the console at `url` tells
-/// that (`replayed_lsn` in `SHOW REPLICAS`, `decoded_lsn` in `SHOW GAUGES`): what was loaded before the run, and the run's
-/// own tables, would be measured too.
+/// Waits until all earlier writes are decoded, and replayed by every standby, as far as the console at `url`
+/// reports it (`replayed_lsn` in `SHOW REPLICAS`, `decoded_lsn` in `SHOW SNAPSHOTS`). Otherwise the loading
+/// before the run, and the run's own tables, would be measured too.
 ///
 /// # Errors
-/// Nobody answers, or it takes longer than the limit.
+/// No console answers, or the wait exceeds the limit.
 pub async fn wait_caught_up(url: &str, writer: &str, limit: Duration) -> Result<(), Trouble> {
     let session = Session::open(writer, Protocol::Simple).await?;
     let end = session.texts("SELECT pg_current_wal_insert_lsn() AS end").await?;
@@ -146,7 +146,7 @@ pub async fn wait_caught_up(url: &str, writer: &str, limit: Duration) -> Result<
     let since = Instant::now();
     while since.elapsed() < limit {
         let nodes = console.texts("SHOW REPLICAS").await?;
-        let databases = match console.texts("SHOW GAUGES").await {
+        let databases = match console.texts("SHOW SNAPSHOTS").await {
             Err(Trouble::Refused { .. }) => Vec::new(),
             answer => answer?,
         };
@@ -160,7 +160,7 @@ pub async fn wait_caught_up(url: &str, writer: &str, limit: Duration) -> Result<
     Err(Trouble::Silent(limit))
 }
 
-/// A position in the log, as PostgreSQL writes it.
+/// A WAL position, as PostgreSQL writes it.
 fn position(text: &str) -> Option<(u32, u32)> {
     let (high, low) = text.split_once('/')?;
     Some((u32::from_str_radix(high, 16).ok()?, u32::from_str_radix(low, 16).ok()?))

@@ -5,10 +5,10 @@ use crate::session::{Protocol, Session, Trouble};
 use crate::share::Server;
 use std::time::{Duration, Instant};
 
-/// How long the servers may take until they have the tables.
+/// Time limit of the servers until they have the tables.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// So many answers in a row through an address that balances reads mean that all servers behind it are ready.
+/// Answers in a row through a load-balanced address after which all servers at it count as ready.
 const ANSWERS_IN_A_ROW: u32 = 20;
 
 /// Runs the statements at `writer`, one after the other, then waits until `probe` gives rows at each server and through `url`.
@@ -33,7 +33,7 @@ pub async fn prepare(
     wait_ready(url, probe, READY_LIMIT).await
 }
 
-/// Waits until `probe` gives rows through `url`, whichever server behind it answers.
+/// Waits until `probe` returns rows through `url`, from any server.
 ///
 /// # Errors
 /// The rows do not come in time.

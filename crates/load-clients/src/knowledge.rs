@@ -1,9 +1,9 @@
-//! What the clients of a run know of one row, all sessions together. The row holds a counter that every write raises by
+//! Knowledge of one row, shared by all sessions of a run. The row holds a counter that every write raises by
 //! one, so a read proves its age by its value.
 //!
-//! A read must not be older than what anybody knew before it began: the last acknowledged write (else it is *stale*) and
-//! the newest value that another read returned (else the row went *backwards*). Both are taken before the read's first
-//! byte is sent, so a read that runs beside a write is never blamed.
+//! A read must not be older than the knowledge before it began: the last acknowledged write (else it is
+//! *stale*) and the newest value that another read returned (else the row went *backwards*). Both are taken
+//! before the read's first byte is sent, so a read that runs alongside a write is never blamed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,7 +15,7 @@ pub struct Knowledge {
     seen: AtomicI64,
 }
 
-/// What was known when a read began.
+/// Knowledge at the beginning of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     acknowledged: i64,
@@ -29,14 +29,14 @@ impl fmt::Display for Known {
 }
 
 impl Fault {
-    /// Whether anything is.
+    /// True if anything is.
     #[must_use]
     pub fn is_any(self) -> bool {
         self.stale || self.backwards
     }
 }
 
-/// What is wrong with a read; both may be.
+/// Faults of a read; both may be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
     /// Lower than a write that had been acknowledged.
@@ -46,7 +46,7 @@ pub struct Fault {
 }
 
 impl Knowledge {
-    /// What is known now: to be called before a read is sent.
+    /// The present knowledge: to be called before a read is sent.
     #[must_use]
     pub fn now(&self) -> Known {
         Known {

@@ -1,4 +1,4 @@
-//! How long statements took: a histogram with three significant digits, from a microsecond to ten minutes.
+//! Latencies of statements: a histogram with three significant digits, from a microsecond to ten minutes.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

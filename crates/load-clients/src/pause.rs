@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         (None, Some(number)) => (number, 1000.0),
         (None, None) if text == "0" => return Ok(Duration::ZERO),
         (None, None) if text.parse::<f64>().is_ok() => {
-            return Err(format!("{text} of what? Write {text}ms or {text}s"));
+            return Err(format!("{text} has no unit: write {text}ms or {text}s"));
         }
         (None, None) => return Err(wrong()),
     };
@@ -42,7 +42,7 @@ mod tests {
     fn times_have_units() {
         assert_eq!(parse("10ms"), Ok(Duration::from_millis(10)));
         assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse("20"), Err("20 of what? Write 20ms or 20s".to_owned()));
+        assert_eq!(parse("20"), Err("20 has no unit: write 20ms or 20s".to_owned()));
         assert_eq!(parse("0"), Ok(Duration::ZERO));
         assert_eq!((whole_seconds("8"), whole_seconds("8s")), (Ok(8), Ok(8)));
         assert!(

@@ -4,13 +4,13 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often a terminal's line is renewed.
+/// Interval of a terminal's line.
 const AT_TERMINAL: Duration = Duration::from_millis(200);
 
-/// How often a line is written to a file.
+/// Interval of the lines in a file.
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
-/// What a workload does.
+/// Phase of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Its clients run from now on.

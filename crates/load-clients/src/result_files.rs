@@ -9,10 +9,10 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug, Default)]
 #[group(skip)]
 pub struct ResultFiles {
-    /// Write the table here as CSV
+    /// File for the table, as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write everything here as JSON
+    /// File for all results, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

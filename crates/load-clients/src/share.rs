@@ -1,11 +1,12 @@
-//! Which share of the reads ran at standbys, learnt from outside: no answer says where it came from.
+//! Share of the reads at standbys, measured from outside: no answer names its server.
 //!
-//! The usual source is the servers' own statistics (`pg_stat_user_tables`: scans of a table of the workload), which work
-//! with any proxy. What the primary scanned beyond the workload's own writes was reads; the rest ran at standbys. So a
-//! read that was tried at a standby and repeated at the primary counts as a read of the primary. (A primary that crashes
-//! forgets its statistics: then the share is too high.) The other source is an admin console that answers `SHOW REPLICAS`
-//! with a name, a role and a count of reads, and perhaps `SHOW ROUTES`, which tells tables apart and why reads stayed at the
-//! primary. (What a console that was killed had not told yet counts as read at the primary: then the share is too low.)
+//! The usual source is the servers' own statistics (`pg_stat_user_tables`: scans of a table of the workload),
+//! which work with any proxy. The primary's scans beyond the workload's own writes were reads; the rest ran
+//! at standbys. So a read that was tried at a standby and repeated at the primary counts as a read of the
+//! primary. (A primary that crashes forgets its statistics: then the share is too high.) The other source is
+//! an admin console. It answers `SHOW REPLICAS` with a name, a role and a count of reads, and perhaps `SHOW
+//! ROUTES`, which reports tables and the reasons of reads at the primary. (Unreported counts of a killed
+//! console count as reads at the primary: then the share is too low.)
 
 use crate::console::{Told, Watch};
 use crate::session::{Protocol, Session, Trouble};
@@ -14,16 +15,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// How long an idle backend may keep its counts to itself (PostgreSQL's `PGSTAT_IDLE_INTERVAL`), and a bit.
+/// Time for which an idle backend may hold back its counts (PostgreSQL's `PGSTAT_IDLE_INTERVAL`), and a bit.
 const FLUSH_LIMIT: Duration = Duration::from_secs(13);
 
-/// How often the statistics are asked again while counts are missing.
+/// Interval of the queries for the statistics while counts are missing.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// A server behind the address, by a name for people.
+/// A server of the address, by a name for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// How the tables of results call it.
+    /// Its name in the tables of results.
     pub name: String,
     /// Its own address, with the database of the workload.
     pub url: String,
@@ -37,17 +38,17 @@ impl FromStr for Server {
             Some((name, url)) if !name.is_empty() && !name.contains([':', '/', ' ']) => {
                 Ok(Server { name: name.to_owned(), url: url.to_owned() })
             }
-            _ => Err(format!("{text:?} should be NAME=URL, like standby1=postgres://127.0.0.1:5433/app")),
+            _ => Err(format!("{text:?} is not NAME=URL, like standby1=postgres://127.0.0.1:5433/app")),
         }
     }
 }
 
-/// Where to learn it.
+/// Source of the share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Nowhere.
     Nothing,
-    /// The statistics of every server behind the address.
+    /// The statistics of every server of the address.
     Statistics(Vec<Server>),
     /// The admin console at this address.
     Console(String),
@@ -65,7 +66,7 @@ impl Source {
     }
 }
 
-/// What a workload asked for at one table.
+/// A workload's queries of one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Statements that read it.
@@ -74,14 +75,14 @@ pub struct Asked {
     pub writes: u64,
 }
 
-/// Where the reads of one table ran.
+/// Placement of the reads of one table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
     /// The part of all reads that was served by standbys, 0 to 1.
     pub at_standbys: f64,
     /// The scans (or reads, from a console) of each server.
     pub by_server: BTreeMap<String, u64>,
-    /// Why reads ran at the primary, where a console tells it.
+    /// Reasons of reads at the primary, if a console reports them.
     pub reasons: BTreeMap<String, u64>,
 }
 
@@ -127,9 +128,9 @@ impl Before {
         Ok(before)
     }
 
-    /// Reads the counters again and returns each table's share; nothing if there is no source. Waits until the servers
-    /// have told all that was asked of them, for they tell with a delay. If the primary is gone, nothing is known; a standby
-    /// that is gone is left out.
+    /// Reads the counters again and returns each table's share; nothing if there is no source. Waits until
+    /// the servers have reported all statements, for they report with a delay. If the primary is gone,
+    /// nothing is known; a standby that is gone is left out.
     ///
     /// # Errors
     /// The console does not answer as expected.
@@ -198,7 +199,8 @@ impl Before {
     }
 }
 
-/// Each table's share as a console told it; one that tells no tables apart gives all of them the same.
+/// Each table's share by a console's report; a console that does not distinguish tables gives all of them the
+/// same.
 fn told_shares(told: &Told, asked: &BTreeMap<String, Asked>) -> BTreeMap<String, Share> {
     let all = asked.values().map(|asked| asked.reads).sum();
     let share = |(table, asked): (&String, &Asked)| {
@@ -313,7 +315,7 @@ mod tests {
         let asked = |reads| Asked { reads, writes: 0 };
         let asked = BTreeMap::from([("t".to_owned(), asked(10)), ("u".to_owned(), asked(4))]);
         let shares = told_shares(&told(Some(routes)), &asked);
-        // One of the ten was not told: it counts as the primary's.
+        // One of the ten was not reported: it counts as the primary's.
         assert!((shares["t"].at_standbys - 0.8).abs() < 1e-9, "{shares:?}");
         assert_eq!(shares["t"].why_not(), "in_doubt 1");
         assert_eq!((shares["u"].at_standbys, shares["u"].why_not()), (0.0, "standbys_behind 4".to_owned()));

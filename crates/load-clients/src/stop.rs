@@ -1,11 +1,11 @@
-//! When a workload ends: after its time, when it is told to, or at Ctrl-C, always between two transactions, so that
-//! what was measured until then is still reported.
+//! End of a workload: after its time, at a request, or at Ctrl-C, always between two transactions, so that
+//! the measurements until then are still reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A wish to end that all tasks of a workload share.
+/// A request to end that all tasks of a workload share.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ impl Stop {
         stop
     }
 
-    /// The same wish, which also comes by itself after the given time.
+    /// A stop that also comes automatically after the given time.
     #[must_use]
     pub fn after(&self, time: Duration) -> Stop {
         Stop { asked: self.asked.clone(), at: Some(Instant::now() + time) }
@@ -43,13 +43,13 @@ impl Stop {
         self.asked.store(true, Ordering::SeqCst);
     }
 
-    /// Whether to end.
+    /// True if to end.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.was_asked() || self.at.is_some_and(|at| Instant::now() >= at)
     }
 
-    /// Whether somebody asked for the end before its time.
+    /// True if the user asked for the end before its time.
     #[must_use]
     pub fn was_asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)

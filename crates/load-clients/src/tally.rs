@@ -1,4 +1,4 @@
-//! What came of the reads or writes of one kind.
+//! Outcomes of the reads or writes of one kind.
 
 use crate::knowledge::Fault;
 use crate::latency::{Latencies, Percentiles};
@@ -30,7 +30,7 @@ pub struct Total {
     pub errors: u64,
     /// The first of those errors.
     pub first_error: Option<String>,
-    /// How long the answered ones took.
+    /// Latencies of the answered ones.
     pub latency: Percentiles,
 }
 
@@ -66,7 +66,7 @@ impl Tally {
         self.latencies.merge(&other.latencies);
     }
 
-    /// How many were answered so far.
+    /// Number of answers so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.done

@@ -15,19 +15,19 @@ const FROM_1970_TO_2000_US: i64 = 946_684_800_000_000;
 pub struct Decimal(i64);
 
 impl Decimal {
-    /// So many hundredths: cents.
+    /// A number of hundredths: cents.
     #[must_use]
     pub fn cents(cents: i64) -> Decimal {
         Decimal(cents * 100)
     }
 
-    /// So many ten-thousandths.
+    /// A number of ten-thousandths.
     #[must_use]
     pub fn ten_thousandths(number: i64) -> Decimal {
         Decimal(number)
     }
 
-    /// Whole hundredths; what is smaller is rounded away from zero at the half, as PostgreSQL does.
+    /// Whole hundredths; the rest is rounded, half away from zero, as PostgreSQL does.
     #[must_use]
     pub fn to_cents(self) -> i64 {
         (self.0 + 50 * self.0.signum()) / 100
@@ -39,7 +39,7 @@ impl Decimal {
         self.0
     }
 
-    /// So many times it.
+    /// The product with `count`.
     #[must_use]
     pub fn times(self, count: i64) -> Decimal {
         Decimal(self.0 * count)
@@ -129,7 +129,7 @@ impl<'a> FromSql<'a> for Decimal {
     }
 }
 
-/// What is bound to a parameter.
+/// Value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// integer.
@@ -312,7 +312,7 @@ pub(crate) enum Field {
     Text(String),
     /// double precision.
     Float(f64),
-    /// Of a type that workloads do not read.
+    /// A type that workloads do not read.
     Unread,
 }
 

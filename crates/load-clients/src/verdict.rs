@@ -1,6 +1,6 @@
 //! The verdict on what a load saw.
 
-/// What a run says about the system.
+/// Verdict of a run on the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing that one PostgreSQL server would not show.

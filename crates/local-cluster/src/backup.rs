@@ -7,8 +7,8 @@
 //! <folder>/replica2/data   a base backup of a replica: as it is, it can be fed from what its position says
 //! ```
 //!
-//! What is broken off goes, also when our process is killed: a process that outlives it removes the folder, and the log is
-//! kept by a slot that ends with our connection.
+//! An interrupted copy is removed, also when our process is killed. A process that outlives ours removes the
+//! folder, and the WAL is kept by a temporary slot that ends with our connection.
 
 use crate::cluster::{
     Cluster, Options, PRIMARY, UNFINISHED, empty_place, finish_place, open_node, port_for, prepare_folder,
@@ -30,59 +30,60 @@ use std::time::{Duration, Instant};
 /// The folder of the seed, and in it the backup.
 const SEED: &str = "seed";
 const BACKUP: &str = "backup";
-/// The slot that keeps the log since the seed was made.
+/// The slot that keeps the WAL since the seed was made.
 const SEED_SLOT: &str = "consort_seed";
-/// How often is looked how far a backup is.
+/// Interval of the look at a backup's progress.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// One answer of the primary takes no longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Of what a server is made that Consort feeds and that is not copied to database by database.
+/// Source of a logical replica that is not copied database by database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
     /// A base backup of the primary that is taken for it.
     Backup,
     /// The base backup that was kept.
     Seed,
-    /// A base backup of the replica of this name. Whoever feeds that one has to keep from before on what the copy will lack.
+    /// A base backup of the replica of this name. Its feed has to keep the changes that the copy will lack,
+    /// from before the backup on.
     Replica(&'a str),
 }
 
-/// How far a base backup is.
+/// Progress of a base backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackedUp {
     /// Bytes that are there.
     pub bytes: u64,
-    /// Of so many, as far as is known before.
+    /// Expected size in all, as far as it is known.
     pub all_bytes: u64,
-    /// How long it has taken so far.
+    /// Time since its begin.
     pub took: Duration,
 }
 
 /// A base backup that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// Who begins with it replays the primary's log from here on.
+    /// WAL position from which a server of this seed begins to replay.
     pub from: Lsn,
     /// Bytes of its files.
     pub bytes: u64,
-    /// What the primary has of its log since.
+    /// The primary's WAL since then.
     pub log: SeedLog,
 }
 
-/// What the primary has of its log since the seed was made.
+/// The primary's WAL since the seed was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedLog {
     /// All of it, and it is kept.
     Kept {
-        /// So many bytes.
+        /// Size of the WAL in bytes.
         bytes: u64,
-        /// So many may be written more before it is not kept any longer; `None`: there is no limit.
+        /// Bytes that may be written before the WAL is removed; `None`: there is no limit.
         left_bytes: Option<u64>,
     },
     /// All of it, and that is more than `max_slot_wal_keep_size`: it goes with one of the next checkpoints.
     Going {
-        /// So many bytes.
+        /// Size of the WAL in bytes.
         bytes: u64,
     },
     /// Not all of it: the seed is of no use.
@@ -92,7 +93,7 @@ pub enum SeedLog {
 }
 
 impl SeedLog {
-    /// Whether a replica can be made of the seed now.
+    /// True if a replica can be made of the seed now.
     pub fn is_whole(self) -> bool {
         matches!(self, SeedLog::Kept { .. } | SeedLog::Going { .. })
     }
@@ -102,7 +103,8 @@ impl SeedLog {
 pub struct KeptLog(#[expect(dead_code, reason = "the slot ends with the session")] Probe);
 
 impl Cluster {
-    /// From now on the primary keeps the log that it writes, at most as much as `max_slot_wal_keep_size` says.
+    /// From now on the primary keeps the WAL that it writes, at most as much as `max_slot_wal_keep_size`
+    /// says.
     ///
     /// # Errors
     /// As every query.
@@ -114,9 +116,9 @@ impl Cluster {
         Ok(KeptLog(session))
     }
 
-    /// Makes one server more for Consort to feed, of a base backup. It is not started yet. When it is, one that came of the
-    /// primary's follows the primary until Consort has it leave the log; [keep](Cluster::keep_log) that until then. `tell`
-    /// hears now and then how far the backup is.
+    /// Makes a further logical replica of a base backup. It is not started yet. Once started, a replica of
+    /// the primary's backup follows the primary until Consort ends that. [`keep_log`](Cluster::keep_log)
+    /// keeps the WAL until then. `tell` receives the progress now and then.
     ///
     /// # Errors
     /// [`Error::Setup`] with what `pg_basebackup` says, if the seed is of no use, or if there is no such replica. Nothing of the
@@ -158,7 +160,7 @@ impl Cluster {
 
     fn replica(&self, name: &str) -> Result<&Node, Error> {
         let node = self.replicas().iter().find(|node| node.name() == name);
-        node.ok_or_else(|| Error::Setup(format!("there is no replica {name}")))
+        node.ok_or_else(|| Error::Setup(format!("replica {name} does not exist")))
     }
 
     /// A server in a folder of its own that came of a base backup of a primary and follows it.
@@ -212,7 +214,7 @@ impl Cluster {
         let from = begins_at(&whole)?;
         let forget = format!("SELECT pg_replication_slot_advance('{SEED_SLOT}', '{from}')");
         self.primary().query("postgres", &forget)?;
-        self.seed().ok_or_else(|| Error::Setup("the seed is not there".to_owned()))
+        self.seed().ok_or_else(|| Error::Setup("the seed does not exist".to_owned()))
     }
 
     /// The seed, if there is one.
@@ -240,7 +242,7 @@ impl Cluster {
         }
     }
 
-    /// Throws the seed away, and says whether there was one. Nothing is kept for it any more.
+    /// Removes the seed; returns true if there was one. No WAL is kept for it any more.
     ///
     /// # Errors
     /// As every query, and if the folder cannot be removed.
@@ -270,16 +272,17 @@ impl Cluster {
                 return self.programs.output(&mut copy).map(drop);
             }
             Some(SeedLog::Gone) => {
-                "the primary has not kept all of its log since the seed was made (max_slot_wal_keep_size)"
+                "the primary no longer has the WAL since the seed was made (max_slot_wal_keep_size)"
             }
             Some(SeedLog::Unknown) => return Err(Error::Setup("the primary does not answer".to_owned())),
-            None => "there is no seed",
+            None => "no seed exists",
         };
-        Err(Error::Setup(format!("{why}; `consort replica seed` makes one")))
+        Err(Error::Setup(format!("{why}; make one with `consort replica seed`")))
     }
 }
 
-/// What a backup is told so that it follows the primary, and is fed. One of a replica is fed as that is, and told nothing else.
+/// Configures a backup to follow the primary as a logical replica. A backup of a replica keeps that replica's
+/// settings.
 fn joins(programs: &Programs, place: &Path, node: &NodeSettings<'_>, options: &Options) -> Result<(), Error> {
     write(programs, place, settings::FILE, &settings::file(node, &options.settings))?;
     if node.follows.is_none() {
@@ -289,8 +292,8 @@ fn joins(programs: &Programs, place: &Path, node: &NodeSettings<'_>, options: &O
     programs.account().write(&place.join("postgresql.auto.conf"), &settings::of_a_backup(), true)
 }
 
-/// A database in which a server can be asked at any time. At a replica `postgres` is a copy as any other, and may be gone for
-/// a while; at the primary nobody could make a database while somebody is in the other one.
+/// A database of a server that always accepts queries. At a replica `postgres` is a copy like any other, and
+/// may be gone for a while. At the primary a session in the other one would prevent CREATE DATABASE.
 fn always_there(source: &Node) -> &'static str {
     if source.role() == Role::Replica { CONTROL_DATABASE } else { "postgres" }
 }
@@ -307,8 +310,7 @@ fn back_up(
     let spaces = "SELECT FROM pg_tablespace WHERE spcname !~ '^pg_'";
     if !source.query(always_there(source), spaces)?.is_empty() {
         return Err(Error::Setup(format!(
-            "the server {} has tablespaces, whose folders a base backup on the same machine cannot have too: copy the \
-             databases by dumps",
+            "the server {} has tablespaces, which a base backup on the same machine cannot duplicate; copy the databases by dump",
             source.name()
         )));
     }
@@ -319,7 +321,7 @@ fn back_up(
     if !options.durable {
         backup.arg("--no-sync");
     }
-    // Its own group: it has a child that receives the log, and does not notice that its parent was killed.
+    // Its own group: it has a child that receives the WAL, and does not notice that its parent was killed.
     backup.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = backup.spawn().map_err(|error| Error::Setup(format!("cannot run pg_basebackup: {error}")))?;
     guard.heeds(&child.id().to_string())?;
@@ -328,7 +330,7 @@ fn back_up(
     done
 }
 
-/// Waits for the end of a backup, and tells how far it is.
+/// Waits for the end of a backup, and reports its progress.
 fn until_backed_up(
     source: &Node,
     mut child: Child,
@@ -359,7 +361,7 @@ fn until_backed_up(
     }
 }
 
-/// How many bytes the files in a folder have, as far as they can be looked at.
+/// Size of the files in a folder in bytes, as far as they can be looked at.
 fn size_of(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -370,14 +372,14 @@ fn size_of(folder: &Path) -> u64 {
     entries.map(size).sum()
 }
 
-/// Where whoever begins with this backup begins to replay, by its label.
+/// WAL position from which the replay of this backup begins, by its label.
 fn begins_at(backup: &Path) -> Result<Lsn, Error> {
     let label = backup.join("backup_label");
     let text = std::fs::read_to_string(&label)
         .map_err(|error| Error::Setup(format!("cannot read {}: {error}", label.display())))?;
     let from = text.lines().find_map(|line| line.strip_prefix("START WAL LOCATION: "));
     let from = from.and_then(|line| line.split(' ').next()?.parse().ok());
-    from.ok_or_else(|| Error::Setup(format!("{} does not say where it begins", label.display())))
+    from.ok_or_else(|| Error::Setup(format!("{} does not name its start position", label.display())))
 }
 
 /// Waits until its standard input closes. Then it ends the group of processes whose number it has read last, if any, and removes

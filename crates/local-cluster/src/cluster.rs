@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// The name of the primary's folder.
 pub(crate) const PRIMARY: &str = "primary";
-/// What the names of its standbys begin with.
+/// Prefix of the standbys' names.
 const STANDBY: &str = "standby";
-/// What the names of the servers begin with that Consort feeds.
+/// Prefix of the logical replicas' names.
 const REPLICA: &str = "replica";
 /// The folder of data that are not whole yet.
 pub(crate) const UNFINISHED: &str = "data.unfinished";
@@ -22,20 +22,20 @@ const FIRST_SOCKET_PORT: u16 = 5432;
 /// A Unix socket's path is no longer than this on any system.
 const LONGEST_SOCKET_PATH: usize = 103;
 
-/// How a cluster is made.
+/// Options of a new cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many standbys.
+    /// Number of standbys.
     pub standbys: usize,
-    /// How many servers that Consort feeds.
+    /// Number of logical replicas.
     pub replicas: usize,
-    /// Who can log in at the nodes themselves.
+    /// Clients that can log in at the nodes themselves.
     pub log_ins: LogIns,
     /// More settings for every node, last word over Consort's own.
     pub settings: Vec<(String, String)>,
-    /// Whether the new folders are flushed to the disk before anything uses them.
+    /// True if the new folders are flushed to the disk before anything uses them.
     pub durable: bool,
-    /// Where data folders are copied from instead of being made by an initdb of their own.
+    /// Source of data folders that are copied; without it each gets an initdb of its own.
     pub templates: Option<&'static Templates>,
 }
 
@@ -62,11 +62,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes and starts a primary, its standbys and its replicas in `folder`. What a broken earlier attempt left there is made again;
-    /// what it finished is kept. `progress` hears of every step that takes over a second.
+    /// Makes and starts a primary, its standbys and its replicas in `folder`. Unfinished servers of an
+    /// interrupted attempt are made again; finished ones are kept. `progress` receives every step that takes
+    /// over a second.
     ///
     /// # Errors
-    /// [`Error::Setup`] with a sentence for a person. What was started for it is stopped again.
+    /// [`Error::Setup`] with a sentence for a person. Servers that were started for it are stopped again.
     pub fn create(
         programs: &Programs,
         folder: &Path,
@@ -103,19 +104,21 @@ impl Cluster {
         self.start()
     }
 
-    /// What is in the folder; nothing is started.
+    /// Opens the cluster in the folder; nothing is started.
     ///
     /// # Errors
     /// [`Error::Setup`] if there is no cluster, or one of another major version.
     pub fn open(programs: &Programs, folder: &Path) -> Result<Cluster, Error> {
         let mut names: Vec<String> = std::fs::read_dir(folder)
-            .map_err(|error| Error::Setup(format!("cannot read the folder {}: {error}", folder.display())))?
+            .map_err(|error| {
+                Error::Setup(format!("cannot read the directory {}: {error}", folder.display()))
+            })?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| folder.join(name).join("data").is_dir())
             .collect();
         names.sort_by_key(|name| (name != PRIMARY, name.starts_with(REPLICA), name.len(), name.clone()));
         if names.first().is_none_or(|name| name != PRIMARY) {
-            return Err(Error::Setup(format!("there is no cluster in {}", folder.display())));
+            return Err(Error::Setup(format!("no cluster exists in {}", folder.display())));
         }
         let nodes = names.iter().map(|name| open_node(programs, folder, name)).collect::<Result<_, _>>()?;
         Ok(Cluster { programs: programs.clone(), folder: folder.to_owned(), nodes })
@@ -168,7 +171,8 @@ impl Cluster {
         self.nodes.iter().try_for_each(|node| node.stop(how))
     }
 
-    /// Stops those that ran not yet when this value began to start them: of a start that failed nothing stays behind.
+    /// Stops the servers that did not run when this value began to start them: a start that failed leaves
+    /// none.
     pub fn stop_what_it_started(&self) {
         self.nodes.iter().for_each(Node::stop_if_started);
     }
@@ -205,7 +209,7 @@ impl Cluster {
         broken_off.or_else(|| (self.standbys().len() < wanted).then(|| self.free_name(STANDBY)))
     }
 
-    /// Whether it is a standby whose copy began and was never whole.
+    /// True if it is a standby whose copy began and was never whole.
     fn is_broken_off(&self, name: &str) -> bool {
         let place = self.folder.join(name);
         name.starts_with(STANDBY) && !place.join("data").exists() && place.join(UNFINISHED).exists()
@@ -249,24 +253,25 @@ impl Cluster {
         Ok(&self.nodes[place])
     }
 
-    /// Stops a server that Consort feeds, and throws it away.
+    /// Stops a logical replica, and removes its data.
     ///
     /// # Errors
     /// [`Error::Setup`] if there is no such replica.
     pub fn remove_replica(&mut self, name: &str) -> Result<(), Error> {
         let place = self.nodes.iter().position(|node| node.role() == Role::Replica && node.name() == name);
-        let Some(place) = place else { return Err(Error::Setup(format!("there is no replica {name}"))) };
+        let Some(place) = place else { return Err(Error::Setup(format!("replica {name} does not exist"))) };
         let node = self.nodes.remove(place);
         node.stop(Stop::Fast)?;
         remove_folder(&self.folder.join(name))
     }
 
-    /// Stops a standby, throws its data away and makes it anew. It is not started yet. `progress` hears when that begins:
-    /// not before the primary has answered. If it is broken off, [`Cluster::create`] goes on with it.
+    /// Stops a standby, discards its data and creates it again. The standby is not started yet. `progress` is
+    /// called at the begin: not before the primary has answered. [`Cluster::create`] completes an interrupted
+    /// run.
     ///
     /// # Errors
-    /// [`Error::Setup`] if there is no such standby, what the primary says if it does not answer, or with what
-    /// `pg_basebackup` says.
+    /// [`Error::Setup`] if there is no such standby, with the primary's error if it does not answer, or with
+    /// the error of `pg_basebackup`.
     pub fn renew_standby(
         &mut self,
         name: &str,
@@ -276,7 +281,10 @@ impl Cluster {
         let place = self.standbys().iter().position(|node| node.name() == name);
         if place.is_none() && !self.is_broken_off(name) {
             let names: Vec<&str> = self.standbys().iter().map(Node::name).collect();
-            return Err(Error::Setup(format!("there is no standby {name}; there are: {}", names.join(", "))));
+            return Err(Error::Setup(format!(
+                "standby {name} does not exist; existing standbys: {}",
+                names.join(", ")
+            )));
         }
         self.primary().query("postgres", "SELECT 1")?;
         progress(&format!("copying the primary to {name}"));
@@ -294,26 +302,25 @@ pub(crate) fn remove_folder(folder: &Path) -> Result<(), Error> {
         .map_err(|error| Error::Setup(format!("cannot remove {}: {error}", folder.display())))
 }
 
-/// What the primary was made with.
+/// Locale options of the primary.
 const LOCALE: &str = "\
     SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database WHERE datname = 'template0'";
 
 /// The cluster's folder and the one of its sockets, where the servers can reach them.
 pub(crate) fn prepare_folder(programs: &Programs, folder: &Path) -> Result<PathBuf, Error> {
-    let wrong = |error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display()));
+    let wrong = |error| Error::Setup(format!("cannot create the directory {}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(wrong)?;
     let folder = std::fs::canonicalize(folder).map_err(wrong)?;
     let sockets = folder.join("sockets");
     if sockets.as_os_str().len() + ".s.PGSQL.65535".len() > LONGEST_SOCKET_PATH {
         return Err(Error::Setup(format!(
-            "{} is too long a name: the path of a Unix socket has at most {LONGEST_SOCKET_PATH} characters",
+            "path {} is too long: the path of a Unix socket has at most {LONGEST_SOCKET_PATH} characters",
             folder.display()
         )));
     }
     if !programs.account().can_enter(&folder) {
         return Err(Error::Setup(format!(
-            "the system user postgres, who runs the servers when Consort is started by root, cannot enter {}; take \
-             another folder",
+            "the system user postgres, which runs the servers when root starts Consort, cannot access {}; use another directory",
             folder.display()
         )));
     }
@@ -446,7 +453,7 @@ pub(crate) fn open_node(programs: &Programs, folder: &Path, name: &str) -> Resul
     let version = read("PG_VERSION")?;
     if version.trim() != MAJOR.to_string() {
         return Err(Error::Setup(format!(
-            "{} was made by PostgreSQL {}; Consort works with PostgreSQL {MAJOR}",
+            "{} was created by PostgreSQL {}; Consort supports PostgreSQL {MAJOR}",
             data.display(),
             version.trim()
         )));
@@ -454,7 +461,7 @@ pub(crate) fn open_node(programs: &Programs, folder: &Path, name: &str) -> Resul
     let port = read(settings::FILE)?
         .lines()
         .find_map(|line| line.strip_prefix("port = '")?.strip_suffix('\'')?.parse().ok())
-        .ok_or_else(|| Error::Setup(format!("{} names no port", data.join(settings::FILE).display())))?;
+        .ok_or_else(|| Error::Setup(format!("no port in {}", data.join(settings::FILE).display())))?;
     let role = match name {
         PRIMARY => Role::Primary,
         _ if name.starts_with(REPLICA) => Role::Replica,
@@ -471,7 +478,7 @@ pub(crate) fn port_for(log_ins: LogIns, taken: &[u16]) -> Result<u16, Error> {
     free_port().map_err(setup)
 }
 
-/// Whether the environment names a locale; initdb takes it over then.
+/// True if the environment names a locale; initdb takes it over then.
 fn has_locale() -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"].iter().any(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()))
 }

@@ -5,8 +5,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Waits until its standard input closes; the last line there may be `keep`. Then it ends the servers of the folder, first politely (the postmaster takes its
-/// shared memory away), then not; whatever else lives in groups of the families; the groups; and it removes the folder, unless it is to be kept.
+/// Waits until its standard input closes; the last line there may be `keep`. Then it ends the servers of the
+/// folder, first politely (the postmaster releases its shared memory), then by force. It also ends any other
+/// process in groups of the families, and the groups. It removes the folder, unless it is to be kept.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 wish=
@@ -75,7 +76,7 @@ impl Guard {
     /// Watches over a folder of servers, and over families of control groups; they need not be there yet.
     ///
     /// # Errors
-    /// Those of starting `sh`.
+    /// Errors of starting `sh`.
     pub fn over(folder: &Path, families: &[PathBuf]) -> io::Result<Guard> {
         let mut guard = Command::new("sh");
         guard.args(["-c", GUARD, "guard"]).arg(folder).args(families);
@@ -87,7 +88,7 @@ impl Guard {
     /// Says whether the folder stays when the servers have ended. The last word counts.
     ///
     /// # Errors
-    /// Those of writing to the guard.
+    /// Errors of writing to the guard.
     pub fn keep(&mut self, keep: bool) -> io::Result<()> {
         let word: &[u8] = if keep { b"keep\n" } else { b"remove\n" };
         self.0.stdin.as_mut().map_or(Ok(()), |input| input.write_all(word))

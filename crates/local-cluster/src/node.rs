@@ -14,13 +14,13 @@ use std::process::Child;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A server that starts has this long until it takes connections; after a crash it replays its log first.
+/// Time limit of a server's start until it takes connections; after a crash it replays its WAL first.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(120);
 /// A server that stops has this long; then it is an error, and it goes on stopping.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// One answer of a local server takes no longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How often a state is looked at that nothing announces.
+/// Interval of the look at a state without a notification.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// However long a look takes.
@@ -29,18 +29,18 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(200);
 /// A server is awaited at this database. At a replica `postgres` is a copy as any other, and may be gone for a while.
 const ALWAYS_THERE: &str = "template1";
 
-/// What a node was made to be.
+/// Role that a node was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It takes the writes.
+    /// Takes the writes.
     Primary,
-    /// It follows the primary's log.
+    /// Replays the primary's WAL.
     Standby,
-    /// It is a server of its own, which Consort feeds.
+    /// A logical replica: a server of its own, which Consort feeds.
     Replica,
 }
 
-/// Whether a node's server runs.
+/// State of a node's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// No postmaster.
@@ -52,10 +52,10 @@ pub enum NodeState {
     },
 }
 
-/// How a server is stopped (PostgreSQL's chapter "Shutting Down the Server").
+/// Mode of a server's shutdown (PostgreSQL's chapter "Shutting Down the Server").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// When its clients have gone.
+    /// After its clients have gone.
     Smart,
     /// Its clients are cut off, it writes a checkpoint.
     Fast,
@@ -104,7 +104,7 @@ impl Node {
         &self.name
     }
 
-    /// What it was made to be.
+    /// The role that it was made for.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -129,7 +129,7 @@ impl Node {
         self.folder.join("log")
     }
 
-    /// How to reach it over its socket.
+    /// Its address over its socket.
     pub fn address(&self, user: &str, database: &str) -> Address {
         Address {
             host: Host::Socket(self.sockets.clone()),
@@ -142,7 +142,7 @@ impl Node {
         }
     }
 
-    /// Whether its server runs, by its `postmaster.pid`.
+    /// State of its server, by its `postmaster.pid`.
     pub fn state(&self) -> NodeState {
         if let Some(child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             // Takes a dead child out of the process table.
@@ -184,9 +184,10 @@ impl Node {
         Ok(())
     }
 
-    /// After a reboot the number in `postmaster.pid` may belong to another process; PostgreSQL would then refuse to
-    /// start. (A number that belongs to nobody it recognises itself.) Not if any process still works in the folder: a
-    /// backend that outlived its postmaster must be waited for, and the file tells the new postmaster to do so.
+    /// After a reboot the number in `postmaster.pid` may belong to another process; PostgreSQL would then
+    /// refuse to start. (PostgreSQL itself recognises a number without a process.) The file stays if any
+    /// process still works in the folder. A backend that outlived its postmaster must be waited for, and the
+    /// file makes the new postmaster do so.
     fn forget_a_strangers_pid(&self) {
         let data = self.data_folder();
         if !processes::any_works_in(&data) {
@@ -211,13 +212,13 @@ impl Node {
                     | Error::Protocol(_)
                     | Error::Setup(_)),
                 ) => {
-                    return Err(Error::Setup(format!("the server {} lets nobody in: {error}", self.name)));
+                    return Err(Error::Setup(format!("cannot log in to the server {}: {error}", self.name)));
                 }
                 Err(Error::Unreachable(_) | Error::NotReady(_)) => {}
             }
             if self.child_ended() || Instant::now() > deadline {
                 return Err(Error::Setup(format!(
-                    "the server {} does not take connections; its log ends with:\n{}",
+                    "the server {} does not accept connections; its log ends with:\n{}",
                     self.name,
                     self.end_of_log()
                 )));
@@ -244,7 +245,7 @@ impl Node {
         Err(Error::Setup(format!("the server {} has not stopped within {STOP_LIMIT:?}", self.name)))
     }
 
-    /// Stops its server if this value started it, also one that has not come so far as to tell its number.
+    /// Stops its server if this value started it, also one without a `postmaster.pid` yet.
     pub(crate) fn stop_if_started(&self) {
         if self.child_ended() {
             return;
@@ -275,7 +276,7 @@ impl Node {
         }
     }
 
-    /// Stops all of its processes with SIGSTOP: a hanging node, of which no closed socket tells.
+    /// Stops all of its processes with SIGSTOP: a hanging node, without any closed socket.
     pub fn hang(&self) {
         if let NodeState::Running { pid } = self.state() {
             processes::signal_all(pid, Signal::STOP);

@@ -1,9 +1,10 @@
 //! A TCP port for a server that is started later.
 //!
-//! Until the server listens nobody else may take it, neither another process that looks for one nor the system, for its
-//! end of some connection. So it lies below the ports that the system gives to connections, and a connection to it has
-//! just been closed from its own side: for a minute it is bound (`TIME_WAIT`) for all but those who say SO_REUSEADDR.
-//! Servers do, and who looks here does not. (The idea is that of Yelp's `ephemeral-port-reserve`.)
+//! Until the server listens no other process may take the port, neither another one that looks for a port nor
+//! the system, for its end of some connection. So the port lies below the ports that the system gives to
+//! connections, and a connection to it has just been closed from its own side. For a minute it is bound
+//! (`TIME_WAIT`) for all sockets without SO_REUSEADDR. Servers set this option, and this search does not.
+//! (The idea is that of Yelp's `ephemeral-port-reserve`.)
 
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
@@ -17,13 +18,13 @@ use std::os::fd::OwnedFd;
 const FIRST: u16 = 10_000;
 /// The end of what is looked through where the system does not say which ports it gives to connections.
 const USUAL_END: u16 = 32_768;
-/// So many ports are tried. Of some ten thousand nearly all are free.
+/// Ports that are tried. Nearly all of some ten thousand are free.
 const TRIES: u64 = 1_000;
 
 /// A port that is free on 127.0.0.1, and stays so for a minute for a server that says SO_REUSEADDR.
 ///
 /// # Errors
-/// What the system says of the last port that was tried.
+/// The system's error for the last port that was tried.
 pub fn free_port() -> io::Result<u16> {
     let ports = u64::from(end() - FIRST);
     let chance = RandomState::new();
@@ -38,15 +39,15 @@ pub fn free_port() -> io::Result<u16> {
     Err(last)
 }
 
-/// Whether a server may listen there: the address is this machine's, and nobody else listens at it.
+/// Checks that a server may listen there: the address is this machine's, and no other process listens at it.
 ///
 /// # Errors
-/// What the system says of it.
+/// The system's error.
 pub fn can_listen(address: SocketAddr) -> io::Result<()> {
     TcpListener::bind(address).map(drop)
 }
 
-/// Where the ports begin that the system gives to connections.
+/// First of the ports that the system gives to connections.
 fn end() -> u16 {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first = range.split_whitespace().next().and_then(|first| first.parse().ok());
@@ -57,12 +58,13 @@ fn keep(port: u16) -> io::Result<()> {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     let socket = tcp_socket()?;
     bind(&socket, &address)?;
-    // Bound without it, so that nobody has the port; with it from here on, so that others may who say it too.
+    // Bound without the option, so that no other process has the port. With it from here on, so that others
+    // with the option may bind it, too.
     set_socket_reuseaddr(&socket, true)?;
     listen(&socket, 1)?;
     let client = TcpStream::connect(address)?;
     let (ours, _) = TcpListener::from(socket).accept()?;
-    // Who closes first waits.
+    // The side that closes first waits.
     drop(ours);
     drop(client);
     // A process that another thread started meanwhile has our listening socket until it runs its own program. As long as

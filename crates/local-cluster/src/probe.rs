@@ -11,7 +11,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// It may write, whatever its database says to others: those that are fed say that nobody does by accident.
+/// The session may write, regardless of its database's default: logical replicas default to read only,
+/// against accidental writes.
 const WRITES: &str = "-c default_transaction_read_only=off";
 
 /// A logged-in connection that trusts and is trusted.
@@ -78,7 +79,7 @@ impl Probe {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(Error::Unreachable("the server closed the connection".to_owned())),
                 Ok(count) => self.unread.extend_from_slice(&chunk[..count]),
-                // Who is stopped and goes on waits anew.
+                // A call that a signal interrupts waits again.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }

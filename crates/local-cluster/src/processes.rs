@@ -3,21 +3,21 @@
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::path::Path;
 
-/// The postmaster that a data folder's `postmaster.pid` names, if it lives and is this folder's: after a reboot the
-/// number may belong to anybody.
+/// The postmaster that a data folder's `postmaster.pid` names, if it lives and is this folder's: after a
+/// reboot the number may belong to any process.
 pub(crate) fn postmaster_of(data: &Path) -> Option<i32> {
     let text = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
     let pid: i32 = text.lines().next()?.trim().parse().ok()?;
     (is_alive(pid) && works_in(pid, data)).then_some(pid)
 }
 
-/// Whether a process is there and no zombie.
+/// True if a process is there and no zombie.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let there = Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
     there && state_and_parent(pid).is_none_or(|(state, _)| state != 'Z')
 }
 
-/// Whether the process's folder is `data`; a postmaster goes there. Where the system cannot tell: yes.
+/// True if the process's folder is `data`; a postmaster goes there. If the system cannot say: yes.
 fn works_in(pid: i32, data: &Path) -> bool {
     match std::fs::read_link(format!("/proc/{pid}/cwd")) {
         Ok(folder) => std::fs::canonicalize(data).is_ok_and(|data| data == folder),
@@ -35,7 +35,8 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 
 /// Sends a signal to a postmaster and to all that it started.
 pub(crate) fn signal_all(postmaster: i32, which: Signal) {
-    // It stands still while its children are counted, so that it can neither start new ones nor leave orphans.
+    // The postmaster stands still while its children are counted, so that it can neither start new ones nor
+    // leave orphans.
     signal(postmaster, Signal::STOP);
     for child in children(postmaster) {
         signal(child, which);
@@ -43,7 +44,7 @@ pub(crate) fn signal_all(postmaster: i32, which: Signal) {
     signal(postmaster, which);
 }
 
-/// Whether any process has its working folder there: a backend can outlive its postmaster for a moment.
+/// True if any process has its working folder there: a backend can outlive its postmaster for a moment.
 pub(crate) fn any_works_in(data: &Path) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return false };
     processes
@@ -51,7 +52,7 @@ pub(crate) fn any_works_in(data: &Path) -> bool {
         .any(|pid: i32| works_in(pid, data))
 }
 
-/// What a process has started and what still lives.
+/// Children of a process that still live.
 pub(crate) fn children(parent: i32) -> Vec<i32> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     processes

@@ -5,10 +5,10 @@ use postgres::sql::conninfo_value;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Who can log in at the nodes themselves.
+/// Clients that can log in at the nodes themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogIns {
-    /// Only who can enter the folder of the sockets: Consort's own user. Nobody bypasses Consort.
+    /// Only users that can enter the folder of the sockets: Consort's own. No client bypasses Consort.
     SocketOnly,
     /// Also local users by TCP on loopback, trusted, as PostgreSQL's own initdb would have it.
     Loopback,
@@ -21,7 +21,7 @@ pub(crate) const FILE: &str = "consort.conf";
 pub(crate) const INCLUDE: &str =
     "\ninclude 'consort.conf'    # Consort's; lines below it have the last word\n";
 
-/// What differs between the nodes of one cluster.
+/// Settings that differ between the nodes of one cluster.
 pub(crate) struct NodeSettings<'a> {
     pub(crate) name: &'a str,
     pub(crate) port: u16,
@@ -29,12 +29,13 @@ pub(crate) struct NodeSettings<'a> {
     pub(crate) log_ins: LogIns,
     /// The folder of the sockets and the port of the primary that it follows; `None` for the primary itself.
     pub(crate) follows: Option<(&'a Path, u16)>,
-    /// It follows the primary only until it is fed.
+    /// True if it follows the primary only until it is fed.
     pub(crate) joins: bool,
 }
 
-/// What a server that came of a base backup must not have of the primary, whatever was set there by ALTER SYSTEM: it would wait
-/// for the primary's standbys, write into its archive, and subscribe under its name. And the line that says that it may be fed.
+/// Overrides of the primary's ALTER SYSTEM settings at a server of a base backup: it would wait for the
+/// primary's standbys, write into its archive, and subscribe under its name. And the line that marks it as
+/// ready for a feed.
 pub(crate) fn of_a_backup() -> String {
     format!(
         "synchronous_standby_names = ''\narchive_mode = 'off'\nmax_logical_replication_workers = '0'\n\
@@ -43,7 +44,8 @@ pub(crate) fn of_a_backup() -> String {
     )
 }
 
-/// What every node of `up` is told. The limits are equal everywhere: a standby must not have less than its primary.
+/// Settings of every node of `up`. The limits are equal everywhere: a standby must not have less than its
+/// primary.
 const EVERYWHERE: &str = "\
 wal_level = logical                     # the decoder's slot
 max_wal_senders = 64                    # one per standby and per served database
@@ -82,18 +84,19 @@ pub(crate) fn file(node: &NodeSettings<'_>, more: &[(String, String)]) -> String
     text
 }
 
-/// How a standby reaches its primary.
+/// Connection string of a standby to its primary.
 fn conninfo(node: &NodeSettings<'_>, (sockets, port): (&Path, u16)) -> String {
     let host = conninfo_value(&sockets.display().to_string());
     format!("host={host} port={port} user=postgres application_name={}", node.name)
 }
 
-/// The physical slot at the primary that keeps the log for this standby.
+/// The physical slot at the primary that keeps the WAL for this standby.
 pub(crate) fn slot_of(standby: &str) -> String {
     format!("standby_{standby}")
 }
 
-/// Who may log in. Within the folder of the sockets everybody is trusted: the folder's permissions decide who is there.
+/// Rules for logins. Within the folder of the sockets every client is trusted: the folder's permissions
+/// decide who is there.
 pub(crate) fn host_based_authentication(log_ins: LogIns) -> String {
     let mut text =
         "# Written by Consort. The folder of the sockets can be entered by Consort's own user only.\n\

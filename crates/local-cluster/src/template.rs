@@ -20,14 +20,14 @@ impl Templates {
     /// None yet, in a folder that is not there yet.
     ///
     /// # Errors
-    /// Those of starting `sh`.
+    /// Errors of starting `sh`.
     pub fn within(folder: PathBuf) -> std::io::Result<Templates> {
         let guard = Guard::over(&folder, &[])?;
         Ok(Templates { folder, made: Mutex::default(), _guard: guard })
     }
 
-    /// Copies what was made for `key` into the empty folder `into`; `make` makes it if nobody asked for it before. What is made for
-    /// two keys are two servers: each has a system identifier of its own.
+    /// Copies the template of `key` into the empty folder `into`; `make` makes the template at the first
+    /// call. Two keys give two servers: each has a system identifier of its own.
     pub(crate) fn copy(
         &self,
         programs: &Programs,

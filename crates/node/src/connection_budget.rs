@@ -1,4 +1,4 @@
-//! Whether the primary has room for all clients that may come, and for Consort itself.
+//! Checks that the primary has room for all clients that may come, and for Consort itself.
 
 use cluster::understanding::ANALYSTS;
 use config::Config;
@@ -6,15 +6,16 @@ use postgres::Error;
 use postgres::address::Control;
 use postgres::attach::{self, Finding};
 
-/// The gauge, the log-ins, the roles, the slots, the lead; now and then one to mark or to attach.
+/// Consort's own connections: the snapshot probe, the log-ins, the roles, the slots, the leader lease; now
+/// and then one to mark or to attach.
 const OWN: usize = 6;
 /// Each database's catalog and analysts. (Decoders are walsenders: they do not count.)
 const EACH: usize = 1 + ANALYSTS;
-/// What a replica's copy takes while it is made.
+/// Connections that the initial copy of a replica takes.
 const COPYING: usize = 4;
 
-/// What is wrong with the connections that clients may have, if the primary of this connection lets fewer in: one for each of
-/// `max_clients`, or, where they share them, those of one role in one database at least.
+/// A finding if the primary of this connection admits fewer connections than clients may have: one for each
+/// of `max_clients`, or, under transaction pooling, at least those of one role in one database.
 ///
 /// # Errors
 /// As every query.
@@ -28,7 +29,8 @@ pub async fn check_room(control: &Control, config: &Config) -> Result<Option<Fin
         _ => ("max_clients", config.max_clients),
     };
     let found = attach::check_room(control, wanted, own, EACH, databases).await?;
-    // The default is large for clients that own a connection each: it is said, and hinders nobody.
+    // The default is large for clients that own a connection each: a finding is logged, and no client is
+    // refused.
     let is_default = wanted.0 == "max_clients" && config.is_default("max_clients");
     Ok(found.map(|finding| Finding { fatal: finding.fatal && !is_default, ..finding }))
 }

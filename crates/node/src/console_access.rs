@@ -1,5 +1,5 @@
-//! The console behind the door: texts of the protocol in, answers of the protocol out, and the commands that change
-//! something done.
+//! The console at the frontend: texts of the protocol in, answers of the protocol out, and the commands that
+//! change something done.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use frontend::{Console, Keeps, Soon};
 
 struct Access(Rc<Process>);
 
-/// How often is looked whether the last connection is closed.
+/// Interval of the check that the last connection is closed.
 const CLOSED_EVERY: Duration = Duration::from_millis(5);
 
 fn failed(why: String) -> Problem {
     Problem::error("F0000", why)
 }
 
-/// How a command was done.
+/// Result of a command.
 enum Done {
     Quietly,
     /// The user should know this besides.
@@ -56,7 +56,10 @@ impl Console for Access {
     ) -> Soon<'a, ()> {
         Box::pin(async move {
             let Some(rights) = console::rights(&self.0.config(), user) else {
-                return out.problem(&Problem::error("42501", "this role may not use the console any more"));
+                return out.problem(&Problem::error(
+                    "42501",
+                    "this role is no longer permitted to use the console",
+                ));
             };
             if console::commands(text).next().is_none() {
                 return out.empty_query();
@@ -107,8 +110,8 @@ impl Access {
         true
     }
 
-    /// Why nothing can be done with a database: it is the console's own (in PgBouncer's words), or neither we nor the primary have
-    /// it. A primary that does not answer may have any.
+    /// The error for a database that cannot be used: it is the console's own (in PgBouncer's words), or
+    /// neither Consort nor the primary has it. A primary that does not answer may have any.
     async fn no_database(&self, command: &Command) -> Option<Problem> {
         let name = command.database()?;
         let Process { door, cluster, .. } = &*self.0;
@@ -125,8 +128,8 @@ impl Access {
         };
         let there = answered(asked).await.ok()?;
         (!there.iter().any(|database| database == name))
-            .then(|| Problem::error("3D000", format!("there is no database \"{name}\"")))
-            .map(|problem| problem.hint("SHOW DATABASES lists those that are in use."))
+            .then(|| Problem::error("3D000", format!("database \"{name}\" does not exist")))
+            .map(|problem| problem.hint("SHOW DATABASES lists the databases in use."))
     }
 
     /// Does it.
@@ -135,18 +138,19 @@ impl Access {
         match command {
             Command::Reload => {
                 let keys = self.0.reload().map_err(failed)?;
-                let notice = || format!("these keys count from the next start: {}", keys.join(", "));
+                let notice = || format!("settings that take effect after a restart: {}", keys.join(", "));
                 return Ok(if keys.is_empty() { Done::Quietly } else { Done::Saying(notice()) });
             }
             Command::Pause(database) => {
-                let limit = self.0.config().drain_time;
+                let limit = self.0.config().shutdown_drain_timeout;
                 door.pause(database.as_deref(), limit).await.map_err(failed)?;
                 self.servers(|servers| servers.let_go(database.as_deref()));
             }
-            Command::Suspend => door.suspend(self.0.config().drain_time).await.map_err(failed)?,
+            Command::Suspend => door.suspend(self.0.config().shutdown_drain_timeout).await.map_err(failed)?,
             Command::Resume(Some(name)) if door.registry.pauses.all() => {
-                let message = format!("every database is paused, \"{name}\" not by itself");
-                return Err(Problem::error("55000", message).hint("RESUME without a name lets all go on."));
+                let message = format!("all databases are paused; \"{name}\" cannot be resumed alone");
+                return Err(Problem::error("55000", message)
+                    .hint("Use RESUME without a name to resume all databases."));
             }
             Command::Resume(database) => door.resume(database.as_deref()),
             Command::Disable(database) => door.disable(database, true),
@@ -159,8 +163,8 @@ impl Access {
             Command::KillClient(id) => match door.kill_client(*id) {
                 Some(processes) => self.0.end_at_primary(processes).await,
                 None => {
-                    let problem = Problem::error("42704", format!("there is no client {id}"));
-                    return Err(problem.hint("SHOW CLIENTS lists them, with their ids."));
+                    let problem = Problem::error("42704", format!("client {id} does not exist"));
+                    return Err(problem.hint("SHOW CLIENTS lists clients with their ids."));
                 }
             },
             Command::Reconnect(database) => self.reconnect(database.as_deref()),
@@ -183,7 +187,7 @@ impl Access {
         Ok(Done::Quietly)
     }
 
-    /// Closes connections in this database, or in all, as soon as nobody has them.
+    /// Closes connections in this database, or in all, as soon as they are idle.
     fn reconnect(&self, database: Option<&str>) {
         self.servers(|servers| servers.reconnect(database));
         if let Some(service) = &*self.0.door.service.borrow() {
@@ -197,9 +201,9 @@ impl Access {
         }
     }
 
-    /// Waits until every connection is closed that RECONNECT meant, at most for `drain_time`.
+    /// Waits until every connection is closed that RECONNECT meant, at most for `shutdown_drain_timeout`.
     async fn wait_close(&self, database: Option<&str>) -> Result<(), Problem> {
-        let limit = self.0.config().drain_time;
+        let limit = self.0.config().shutdown_drain_timeout;
         let deadline = Instant::now() + limit;
         loop {
             let is_one = |seat: &&Rc<Seat>| database.is_none_or(|name| seat.database == name);
@@ -216,9 +220,9 @@ impl Access {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let why = format!("{open} connections are still to be closed after {limit:?}");
+                let why = format!("{open} connections are still open after {limit:?}");
                 return Err(Problem::error("F0000", why)
-                    .hint("SHOW SERVERS has close_needed = 1 for them: their clients have not left them."));
+                    .hint("SHOW SERVERS lists them with close_needed = 1; they close when their clients release them."));
             }
             sleep(CLOSED_EVERY).await;
         }
@@ -228,15 +232,15 @@ impl Access {
     fn awaits(&self, name: &str, source: &str) -> Result<Awaited, Problem> {
         let cluster = &self.0.cluster;
         let id = cluster.fed_named(source);
-        let id = id.ok_or_else(|| failed(format!("there is no replica \"{source}\"")))?;
+        let id = id.ok_or_else(|| failed(format!("replica \"{source}\" does not exist")))?;
         if !cluster.standby(id).tables.is_all() {
-            let why = format!("\"{source}\" has a part of the tables, and so would a copy of it");
-            return Err(Problem::error("0A000", why).hint("Copy a replica that has all tables."));
+            let why = format!("replica \"{source}\" has only a part of the tables, and so would its copy");
+            return Err(Problem::error("0A000", why).hint("Copy a replica with all tables."));
         }
         if let Some(database) = cluster.unserved(id) {
-            let why = format!("\"{source}\" does not serve the database \"{database}\" now");
+            let why = format!("replica \"{source}\" does not serve the database \"{database}\" now");
             return Err(Problem::error("55000", why).hint(
-                "SHOW FEEDS tells what it does. A replica is copied that is `serving` each database.",
+                "SHOW REPLICATION shows its state. Only a replica that is `serving` every database can be copied.",
             ));
         }
         Ok(cluster.awaits(name, id))
@@ -245,7 +249,7 @@ impl Access {
     /// Does it with the replica of this name.
     async fn change(&self, change: Change, name: &str) -> Result<(), String> {
         let cluster = &self.0.cluster;
-        let id = cluster.fed_named(name).ok_or_else(|| format!("there is no replica \"{name}\""))?;
+        let id = cluster.fed_named(name).ok_or_else(|| format!("replica \"{name}\" does not exist"))?;
         match change {
             Change::Pause => cluster.pause_replica(id),
             Change::Resume => {

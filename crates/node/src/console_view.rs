@@ -1,5 +1,4 @@
-//! What the console and the metrics see of this process: rows made from the door, the cluster and the configuration when
-//! somebody asks.
+//! Rows of the console and the metrics, made on request from the frontend, the cluster and the configuration.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -27,7 +26,8 @@ use conn::peer::ROOM_BYTES;
 use conn::registry::{Cancel, Doing, Seat};
 use conn::socket::Place;
 
-/// Why a replica of which no database is fed serves nothing, by what its databases do; `None`: it serves, or has no database yet.
+/// Reason why a replica without a fed database serves nothing, by the stages of its databases; `None`: it
+/// serves, or has no database yet.
 fn why_idle<'a>(stages: impl Iterator<Item = &'a Stage>) -> Option<String> {
     let stages: Vec<&Stage> = stages.collect();
     let is_idle = |stage: &&Stage| matches!(stage, Stage::Failed(_) | Stage::Waiting(_) | Stage::Copying(_));
@@ -35,12 +35,12 @@ fn why_idle<'a>(stages: impl Iterator<Item = &'a Stage>) -> Option<String> {
         return None;
     }
     if stages.iter().all(|stage| matches!(stage, Stage::Failed(_))) {
-        return Some("each of its databases has failed: SHOW FEEDS says why".to_owned());
+        return Some("all of its databases have failed; see SHOW REPLICATION".to_owned());
     }
     Some(match &stages[..] {
-        [Stage::Waiting(why)] => format!("its only database waits: {why}"),
+        [Stage::Waiting(why)] => format!("its only database is waiting: {why}"),
         [_] => "its only database is being copied".to_owned(),
-        _ => "none of its databases can be read yet: SHOW FEEDS says why".to_owned(),
+        _ => "none of its databases is readable yet; see SHOW REPLICATION".to_owned(),
     })
 }
 
@@ -101,7 +101,7 @@ impl View for Shown<'_> {
         let spoken_of: BTreeSet<String> =
             door.registry.pauses.databases().into_iter().chain(door.disabled()).collect();
         let unused = spoken_of.iter().filter(|name| !known.iter().any(|database| database.name() == *name));
-        let unused = unused.map(|name| shown(name, Some("nobody has used it yet".to_owned())));
+        let unused = unused.map(|name| shown(name, Some("no client has used the database yet".to_owned())));
         let used = |database: &Rc<cluster::Database>| {
             shown(database.name(), database.not_serving().map(Cow::into_owned))
         };
@@ -140,7 +140,7 @@ impl View for Shown<'_> {
         let here = scheduler.order().primary_here();
         let ServerSetup { name, host, port, weight, .. } = &self.config.primary;
         let primary = Node {
-            not_serving: (!here).then(|| "it does not answer".to_owned()),
+            not_serving: (!here).then(|| "the server does not answer".to_owned()),
             received: written,
             replayed: written,
             served: self.process.cluster.metrics().reads_at_primary.get(),
@@ -259,7 +259,7 @@ impl View for Shown<'_> {
     fn led_by(&self) -> Option<String> {
         match self.process.cluster.lead().standing() {
             Standing::Leads => None,
-            Standing::Unknown => Some("nobody knows yet who".to_owned()),
+            Standing::Unknown => Some("unknown yet".to_owned()),
             Standing::Waits(holder) => Some(holder.to_string()),
         }
     }
@@ -280,7 +280,7 @@ impl View for Shown<'_> {
 }
 
 impl Shown<'_> {
-    /// Connections at the primary that clients share, and that nobody has just now.
+    /// Idle pooled connections at the primary.
     fn shared(&self) -> Vec<Server> {
         let primary = &self.config.primary;
         let service = self.process.door.service.borrow();
@@ -323,7 +323,7 @@ impl Shown<'_> {
         open.into_iter().map(server).collect()
     }
 
-    /// The connections at standbys: those that clients use now, and those that nobody does.
+    /// The connections at standbys: leased ones and idle ones.
     fn at_standbys(&self) -> Vec<Server> {
         let cluster = &self.process.cluster;
         let ids: Vec<StandbyId> = cluster.standby_ids().collect();
@@ -386,7 +386,7 @@ fn client(seat: &Seat, config: &Config) -> Client {
     let to = listen.map_or((String::new(), 0), |(host, port)| (host.to_owned(), port.parse().unwrap_or(0)));
     Client {
         id: seat.id,
-        // At the console nobody is counted, but for those who come in there just now.
+        // The console counts no clients, except those that are logging in there just now.
         entered: seat.entered.get() || seat.doing() != Doing::Arriving,
         user: seat.user.clone(),
         database: seat.database.clone(),
@@ -454,12 +454,12 @@ fn feed(cluster: &Cluster, course: CourseView) -> Feed {
     }
 }
 
-/// What there is to say of the copies before this one.
+/// Report of the failed copies before this one.
 fn tried(in_vain: &InVain) -> Option<String> {
     match in_vain {
         InVain { why, .. } if why.is_empty() => None,
         InVain { copies: 0, why } => Some(why.clone()),
-        InVain { copies, why } => Some(format!("try {}; the last one: {why}", copies + 1)),
+        InVain { copies, why } => Some(format!("attempt {}; the last one failed: {why}", copies + 1)),
     }
 }
 
@@ -496,13 +496,15 @@ impl http::Pages for Process {
 
     fn not_ready(&self) -> Option<String> {
         if self.door.is_closing() {
-            return Some("it is shutting down".to_owned());
+            return Some("shutting down".to_owned());
         }
         let here = self.cluster.scheduler().order().primary_here();
         if !here {
             return Some("the primary does not answer".to_owned());
         }
-        self.cluster.serves_nobody().then(|| "another Consort leads, or may have taken over".to_owned())
+        self.cluster
+            .serves_nobody()
+            .then(|| "another Consort holds the leader lease, or may hold it".to_owned())
     }
 }
 
@@ -513,14 +515,17 @@ mod tests {
     /// A node was shown as serving although no read could run there: its only database waited.
     #[test]
     fn replica_without_fed_database_is_not_serving() {
-        let waits = || Stage::Waiting("the server is away".to_owned());
+        let waits = || Stage::Waiting("the server is unreachable".to_owned());
         let why = |stages: &[Stage]| why_idle(stages.iter());
-        assert_eq!(why(&[waits()]).as_deref(), Some("its only database waits: the server is away"));
+        assert_eq!(
+            why(&[waits()]).as_deref(),
+            Some("its only database is waiting: the server is unreachable")
+        );
         assert_eq!(why(&[Stage::Copying(None)]).as_deref(), Some("its only database is being copied"));
         let failed = Stage::Failed("a reason".to_owned());
-        let all = "each of its databases has failed: SHOW FEEDS says why";
+        let all = "all of its databases have failed; see SHOW REPLICATION";
         assert_eq!(why(&[failed.clone(), failed.clone()]).as_deref(), Some(all));
-        let several = "none of its databases can be read yet: SHOW FEEDS says why";
+        let several = "none of its databases is readable yet; see SHOW REPLICATION";
         assert_eq!(why(&[waits(), failed]).as_deref(), Some(several));
         for serves in
             [&[][..], &[Stage::Feeding], &[waits(), Stage::Feeding], &[Stage::Executing], &[Stage::Paused]]

@@ -1,5 +1,5 @@
-//! Where the process listens: for clients, and for who asks for its pages. A place is opened, or comes from the process that this
-//! one takes over from; somebody is accepted there when all is ready.
+//! Listen addresses of the process: for clients, and for HTTP requests. An address is opened, or comes from
+//! the process that this one takes over from; the process accepts connections there when all is ready.
 
 use crate::start_error::StartError;
 use admin::http;
@@ -12,22 +12,22 @@ use std::rc::{Rc, Weak};
 use tokio::net::{TcpListener, lookup_host};
 use tokio::task::{AbortHandle, spawn_local};
 
-/// Places at which nobody is accepted yet.
+/// Listen addresses that accept no connections yet.
 pub(crate) struct Places {
     clients: Vec<(Listen, Listener)>,
     /// With a copy for the process that takes over.
     pages: Option<(String, TcpListener, OwnedFd)>,
     /// The process before accepts at one of them still.
     is_any_taken: bool,
-    /// Those of the process before that the configuration has no longer.
+    /// Addresses of the predecessor process that the configuration has no longer.
     unwanted: BTreeMap<String, OwnedFd>,
 }
 
 impl Places {
-    /// Those that the configuration wants. `taken`: those of the process before.
+    /// Opens the addresses of the configuration. `taken`: addresses of the predecessor process.
     ///
     /// # Errors
-    /// Where it does not work.
+    /// An address cannot be opened.
     pub(crate) async fn open(
         config: &Config,
         mut taken: BTreeMap<String, OwnedFd>,
@@ -64,19 +64,20 @@ impl Places {
         Ok(Places { clients, pages, is_any_taken, unwanted: taken })
     }
 
-    /// Whether one of them comes from the process before.
+    /// True if one of them comes from the process before.
     pub(crate) fn is_any_taken(&self) -> bool {
         self.is_any_taken
     }
 
-    /// From now on somebody is accepted there, and nobody knocks in vain where nobody is any more: the process before, which
-    /// accepted there, has handed over. Nothing of it can fail.
+    /// From now on the addresses accept connections. Unwanted addresses are closed, so that no client
+    /// connects to them in vain: the predecessor, which accepted there, has handed over. No step of it can
+    /// fail.
     pub(crate) fn serve(self, door: &Rc<Door>, pages: Rc<dyn http::Pages>) -> Served {
         let mut served = Served::default();
         for (listen, listener) in self.clients {
             listener.set_ours(true);
             let listener = Rc::new(listener);
-            tracing::info!(at = ?listen, "clients are awaited");
+            tracing::info!(at = ?listen, "listening for clients");
             served.clients.push((listen.to_string(), Rc::downgrade(&listener)));
             let door = door.clone();
             spawn_local(async move { door.serve_at(listener).await });
@@ -95,7 +96,7 @@ impl Places {
     }
 }
 
-/// Places at which somebody is accepted, each as long as its task runs.
+/// Listen addresses that accept connections, each as long as its task runs.
 #[derive(Default)]
 pub(crate) struct Served {
     clients: Vec<(String, Weak<Listener>)>,

@@ -15,8 +15,8 @@ pub(crate) fn raise() {
     let hard = limit.maximum.unwrap_or(MOST).min(MOST);
     let Some(soft) = limit.current.filter(|soft| *soft < hard) else { return };
     match setrlimit(Resource::Nofile, Rlimit { current: Some(hard), ..limit }) {
-        Ok(()) => tracing::info!(from = soft, to = hard, "the limit of open files was raised"),
-        Err(error) => tracing::warn!(%error, limit = soft, "the limit of open files could not be raised"),
+        Ok(()) => tracing::info!(from = soft, to = hard, "raised the limit of open files"),
+        Err(error) => tracing::warn!(%error, limit = soft, "cannot raise the limit of open files"),
     }
 }
 
@@ -31,13 +31,14 @@ pub(crate) fn bound(config: &mut Config) {
             wanted,
             open_files = limit,
             mend = "raise the hard limit (ulimit -H -n, LimitNOFILE of systemd)",
-            "max_clients was lowered: the limit of open files has no room for more"
+            "lowered max_clients to fit the limit of open files"
         );
         config.bound_clients(room);
     }
 }
 
-/// So many clients have room, beside the connections to servers; at least half of what is left besides Consort's own.
+/// Most clients that the file limit allows besides the connections to servers: at least half of the files
+/// that Consort's own leave.
 fn clients(limit: usize, config: &Config) -> usize {
     let left = limit.saturating_sub(OWN);
     let pools = config.pools();

@@ -3,7 +3,7 @@
 //! ```text
 //! SIGHUP, RELOAD             read the configuration again
 //! SIGUSR2                    the program is started once more, and takes over (`takeover`)
-//! SIGTERM, SIGINT, SHUTDOWN  nobody is let in; open transactions may end, at most for drain_time; a second one: at once
+//! SIGTERM, SIGINT, SHUTDOWN  no client is let in; open transactions may end, at most for shutdown_drain_timeout; a second one: at once
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -40,7 +40,7 @@ use conn::registry::Seat;
 use conn::secrets::Secrets;
 use frontend::{self, ClientTls, Door, Lookup};
 
-/// How often is looked whether a process that was started has ended.
+/// Interval of the check that a started process has ended.
 const CHILD_EVERY: Duration = Duration::from_millis(100);
 /// Ends processes at the primary, as an administrator would.
 const END_PROCESSES: &str =
@@ -50,13 +50,13 @@ const END_PROCESSES: &str =
 const CONTROL_DATABASE: &str = "postgres";
 /// Sessions that are cut off have so long to say farewell.
 pub(crate) const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
-/// How often is looked whether the last session has left.
+/// Interval of the check that the last session has left.
 pub(crate) const LEFT_EVERY: Duration = Duration::from_millis(10);
 
 /// Starts the program once more.
 pub type StartsAgain = Rc<dyn Fn() -> std::io::Result<Child>>;
 
-/// What the parts of one process share.
+/// State that the parts of one process share.
 pub(crate) struct Process {
     pub(crate) door: Rc<Door>,
     pub(crate) cluster: Cluster,
@@ -65,19 +65,19 @@ pub(crate) struct Process {
     pub(crate) config_file: Option<PathBuf>,
     pub(crate) log_level: Rc<dyn Fn(&str)>,
     pub(crate) ending: Notify,
-    /// What is waited for then.
+    /// Condition that ends the shutdown.
     pub(crate) shutdown: Cell<Shutdown>,
     pub(crate) pid_file: RefCell<Option<File>>,
     pub(crate) starts_again: Option<StartsAgain>,
     pub(crate) over: Over,
 }
 
-/// Whether another process has taken over, and what is handed to it.
+/// State of a takeover by another process, and of the handover to it.
 #[derive(Default)]
 pub(crate) struct Over {
     pub(crate) served: RefCell<Served>,
     pub(crate) is_over: Cell<bool>,
-    /// Two at a time would do harm: nobody was left behind.
+    /// True if only one process may serve at a time: no client stays at the predecessor.
     pub(crate) alone: Cell<bool>,
     pub(crate) changed: Notify,
     /// A process was started that is to take over.
@@ -113,7 +113,7 @@ impl Process {
             Ok(None) => {}
             Ok(Some(Finding { what, mend, .. })) => tracing::warn!(mend, "{what}"),
             Err(error) => {
-                tracing::warn!(%error, "the connections of clients could not be compared with the primary's limit")
+                tracing::warn!(%error, "cannot compare max_clients with the connection limit of the primary")
             }
         }
     }
@@ -127,14 +127,11 @@ impl Process {
         match found.await {
             Ok(there) => {
                 for database in self.config().absent(&there) {
-                    tracing::warn!(
-                        database,
-                        "the setting databases names a database that the primary does not have"
-                    );
+                    tracing::warn!(database, "the primary lacks a database of the configuration (databases)");
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "the setting databases could not be compared with the primary")
+                tracing::warn!(%error, "cannot compare the configured databases with the primary (databases)")
             }
         }
     }
@@ -142,13 +139,13 @@ impl Process {
     /// Reads the configuration again; what cannot change without a new start stays as it is. Returns the keys that were
     /// changed and need one.
     pub(crate) fn reload(&self) -> Result<Vec<&'static str>, String> {
-        let Some(file) = &self.config_file else { return Err("there is no configuration file".to_owned()) };
+        let Some(file) = &self.config_file else { return Err("no configuration file".to_owned()) };
         let config = Config::read(file).map_err(|mistakes| in_one(&mistakes))?;
         let need_a_start = self.renew(config)?;
         self.cluster.set_writers(self.config().writers());
-        tracing::info!(file = %file.display(), "the configuration was read again");
+        tracing::info!(file = %file.display(), "configuration reloaded");
         if !need_a_start.is_empty() {
-            tracing::warn!(keys = need_a_start.join(", "), "these keys count from the next start");
+            tracing::warn!(keys = need_a_start.join(", "), "changed settings take effect after a restart");
         }
         Ok(need_a_start)
     }
@@ -156,19 +153,19 @@ impl Process {
     /// Changes one setting, until the configuration is read again.
     ///
     /// # Errors
-    /// Why it cannot be changed.
+    /// The setting cannot be changed.
     pub(crate) fn set(&self, key: &str, value: &str) -> Result<(), console::Refusal> {
         let config = self.config().with(key, value)?;
         let writers = (key == "writers").then(|| config.writers());
         self.renew(config).map_err(|message| console::Refusal {
             sqlstate: "F0000",
             message,
-            hint: "Nothing was changed.".to_owned(),
+            hint: "The configuration is unchanged.".to_owned(),
         })?;
         if let Some(writers) = writers {
             self.cluster.set_writers(writers);
         }
-        tracing::warn!(key, value, "a setting was changed until the configuration is read again");
+        tracing::warn!(key, value, "setting changed until the next reload");
         Ok(())
     }
 
@@ -177,7 +174,7 @@ impl Process {
     fn renew(&self, mut config: Config) -> Result<Vec<&'static str>, String> {
         let running = self.config();
         let mut need_a_start = running.changed_until_start(&config);
-        // Which kind of rules there are counts from the next start.
+        // The kind of rules changes at the next start only.
         let same_rules = config.auth_type == running.auth_type;
         config.until_start(&running);
         open_files::bound(&mut config);
@@ -199,7 +196,11 @@ impl Process {
         if let Some(service) = &*self.door.service.borrow() {
             service.servers.reload(config.pools());
             service.statement_log.set(config.statement_log);
-            replica_configuration::renew(service, reach.replicas(&config).collect(), config.drain_time);
+            replica_configuration::renew(
+                service,
+                reach.replicas(&config).collect(),
+                config.shutdown_drain_timeout,
+            );
         }
         self.door.max_clients.set(config.max_clients);
         self.door.max_clients_per_address.set(config.max_clients_per_address);
@@ -220,7 +221,7 @@ impl Process {
         self.ending.notify_one();
     }
 
-    /// Whether this session's connection at the primary is to be closed when it leaves it.
+    /// True if this session's connection at the primary is to be closed when it leaves it.
     pub(crate) fn is_outdated(&self, seat: &Seat) -> bool {
         let service = self.door.service.borrow();
         let Some((service, opened)) = service.as_ref().zip(seat.opened.get()) else { return false };
@@ -238,27 +239,27 @@ impl Process {
             Ok(control.query(END_PROCESSES, &[&processes]).await?)
         });
         if let Err(error) = ended.await {
-            tracing::warn!(%error, "what runs at the primary goes on");
+            tracing::warn!(%error, "cannot terminate sessions at the primary");
         }
     }
 
     /// Starts the program once more, unless that was done already.
     pub(crate) fn start_again(self: &Rc<Self>) {
         if self.over.is_so() || self.over.started.get() {
-            return tracing::warn!("a process that is to take over was started already");
+            return tracing::warn!("a successor process is already running");
         }
         let Some(starts_again) = &self.starts_again else {
             return tracing::warn!(
-                "this process cannot be taken over from: it was not started by consort serve"
+                "cannot start a successor process: this process was not started by consort serve"
             );
         };
         match starts_again() {
             Ok(child) => {
-                tracing::info!(pid = child.id(), "a process was started that is to take over");
+                tracing::info!(pid = child.id(), "successor process started");
                 self.over.started.set(true);
                 spawn_local(self.clone().reaps(child));
             }
-            Err(error) => tracing::error!(%error, "no process could be started that is to take over"),
+            Err(error) => tracing::error!(%error, "cannot start a successor process"),
         }
     }
 
@@ -272,10 +273,10 @@ impl Process {
             }
         };
         self.over.started.set(false);
-        tracing::warn!(?status, "the process that was started has ended");
+        tracing::warn!(?status, "successor process ended");
     }
 
-    /// What it listens with is closed with the tasks that do so, whoever else has this process still.
+    /// Closes the listening sockets with their tasks, even while other tasks hold this process.
     pub(crate) fn keeps_no_socket(&self) {
         drop(self.over.served.take());
     }
@@ -291,7 +292,7 @@ impl Process {
                 _ = signals.hang_up.recv() => {
                     supervisor::reloads();
                     if let Err(why) = self.reload() {
-                        tracing::error!(why, "the configuration was not read again");
+                        tracing::error!(why, "cannot reload the configuration");
                     }
                     supervisor::serves();
                 }
@@ -302,7 +303,7 @@ impl Process {
     /// Lets the sessions end, then cuts off who is left.
     pub(crate) async fn end(self: &Rc<Self>, signals: &mut Signals) {
         let how = self.shutdown.get();
-        let limit = if how == Shutdown::Now { self.config().drain_time } else { Duration::MAX };
+        let limit = if how == Shutdown::Now { self.config().shutdown_drain_timeout } else { Duration::MAX };
         tracing::info!(?how, clients = self.door.registry.seats().len(), "ending");
         if !self.over.is_so() {
             supervisor::ends(self.door.registry.seats().len());
@@ -322,7 +323,8 @@ impl Process {
         tracing::info!("ended");
     }
 
-    /// Waits until the last client of a database has left. Who only looks on at the console is not waited for.
+    /// Waits until the last client of a database has left. Clients that only watch at the console do not
+    /// count.
     pub(crate) async fn empty(&self, limit: Duration) {
         let deadline = Instant::now().checked_add(limit);
         let console = &self.config().console_database;
@@ -352,11 +354,11 @@ impl Signals {
     }
 }
 
-/// How Consort itself reaches the servers.
+/// Consort's own access to the servers.
 struct Reach {
     user: String,
     password: Option<String>,
-    /// Where the password comes from, for what a person is told.
+    /// Source of the password, for messages.
     password_file: Option<PathBuf>,
     tls: Option<Tls>,
 }
@@ -368,7 +370,7 @@ impl Reach {
         Ok(Reach { user, password, password_file, tls: config.tls_to_servers()? })
     }
 
-    /// What the files of certificates hold by now counts for whoever is reached already, too.
+    /// Applies the current certificate files to the servers that are connected already, too.
     fn renew(&mut self, running: Option<&Tls>) {
         if let (Some(running), Some(tls)) = (running, &mut self.tls) {
             running.renew(tls);
@@ -404,21 +406,21 @@ pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
     let reach = Reach::of(config)?;
     let standbys = config.standbys.iter().map(|server| reach.read_node(Kind::Standby, server));
     let shadow = config.shadow.as_deref().map(shadow::Report::new).transpose();
-    let shadow = shadow.map_err(|error| format!("the report of shadow mode: {error}"))?;
+    let shadow = shadow.map_err(|error| format!("cannot open the report of shadow mode: {error}"))?;
     Ok(Setup {
         primary: reach.address(&config.primary),
         standbys: standbys.chain(reach.replicas(config)).collect(),
         writers: config.writers(),
-        lease: Some(config.lease_time),
+        lease: Some(config.leader_lease_timeout),
         design: config.design(),
-        proof_limit: config.proof_limit,
-        wait_limit: config.wait_limit,
-        acknowledged_by: config.acknowledged_by,
+        proof_timeout: config.proof_timeout,
+        replica_wait_timeout: config.replica_wait_timeout,
+        commit_replica_quorum: config.commit_replica_quorum,
         attach: config.attach_on_first_use,
         follows: config.databases.clone(),
         analysis_bytes: config.analysis_cache_bytes,
-        bounds: scheduler::Options { max_rows: config.freshness_rows, ..scheduler::Options::default() },
-        harmless: config.harmless_functions.clone(),
+        bounds: scheduler::Options { max_rows: config.freshness_index_rows, ..scheduler::Options::default() },
+        harmless: config.replica_safe_functions.clone(),
         pools: config.pools(),
         standby_connections: config.standby_connections,
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
@@ -428,7 +430,7 @@ pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
         apply_connections: config.apply_connections,
         statement_rows: config.statement_rows,
         footprint_grain: config.footprint_grain,
-        reads_in_blocks: config.reads_in_blocks,
+        offload_in_transactions: config.offload_in_transactions,
         shadow: shadow.map(Rc::new),
     })
 }
@@ -459,10 +461,10 @@ fn read_secrets(file: &std::path::Path) -> Result<AuthFile, String> {
     AuthFile::read(file).map_err(|bad| bad.said_of(file))
 }
 
-/// Who is asked for secrets that `auth_file` does not have, if somebody is.
+/// The query for secrets that `auth_file` does not have, if one is configured.
 ///
 /// # Errors
-/// What is wrong with a file that the configuration names: a sentence for a person.
+/// The fault of a file that the configuration names: a sentence for a person.
 pub fn lookup(config: &Config) -> Result<Option<Rc<Lookup>>, String> {
     if config.auth_user.is_empty() {
         return Ok(None);

@@ -11,13 +11,13 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often is looked whether the last read has ended.
+/// Interval of the check that the last read has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A server that does not answer is left as it is after this.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// From now on these are the replicas. Reads at those who leave may end, at most for this time.
-pub(crate) fn renew(service: &Rc<Service>, wanted: Vec<StandbySetup>, drain_time: Duration) {
+pub(crate) fn renew(service: &Rc<Service>, wanted: Vec<StandbySetup>, shutdown_drain_timeout: Duration) {
     let cluster = &service.cluster;
     let mut here = Vec::new();
     for id in cluster.fed_ids() {
@@ -26,13 +26,13 @@ pub(crate) fn renew(service: &Rc<Service>, wanted: Vec<StandbySetup>, drain_time
             here.push(replica);
             continue;
         }
-        tracing::info!(replica = replica.name, "the replica leaves the cluster");
+        tracing::info!(replica = replica.name, "removing replica");
         cluster.replica_leaves(id);
-        spawn_local(let_go(service.clone(), id, drain_time));
+        spawn_local(let_go(service.clone(), id, shutdown_drain_timeout));
     }
     for setup in wanted {
         if !here.iter().any(|replica| is_same(&setup, replica)) {
-            tracing::info!(replica = setup.name, "the replica joins the cluster");
+            tracing::info!(replica = setup.name, "adding replica");
             cluster.join(setup);
         }
     }
@@ -45,9 +45,9 @@ fn is_same(one: &StandbySetup, other: &StandbySetup) -> bool {
 }
 
 /// Waits for the reads that run at a replica, gives its server back to whoever owns it, and closes all connections to it.
-async fn let_go(service: Rc<Service>, id: StandbyId, drain_time: Duration) {
+async fn let_go(service: Rc<Service>, id: StandbyId, shutdown_drain_timeout: Duration) {
     let cluster = &service.cluster;
-    let deadline = Instant::now() + drain_time;
+    let deadline = Instant::now() + shutdown_drain_timeout;
     while cluster.pending_at(id) > 0 && Instant::now() < deadline {
         sleep(LOOK_EVERY).await;
     }
@@ -59,21 +59,21 @@ async fn let_go(service: Rc<Service>, id: StandbyId, drain_time: Duration) {
         release(&replica).await;
     }
     cluster.replica_gone(id);
-    tracing::info!(replica = replica.name, "the replica has left the cluster");
-    // What is lent may be given back still.
+    tracing::info!(replica = replica.name, "replica removed");
+    // A leased connection may be returned still.
     while service.pool.open(&place) > 0 && !is_another() {
         service.pool.close(&place);
         sleep(LOOK_EVERY).await;
     }
 }
 
-/// Who writes there from now on does so on purpose.
+/// Releases the replica for writes: from now on writes there are deliberate.
 async fn release(replica: &StandbySetup) {
     let released = match timeout(RELEASE_LIMIT, clone::release(&replica.address, |_| true)).await {
         Ok(released) => released,
         Err(_) => Err(Error::Unreachable(format!("no answer within {RELEASE_LIMIT:?}"))),
     };
     if let Err(error) = released {
-        tracing::warn!(replica = replica.name, %error, "its databases stay read-only by default");
+        tracing::warn!(replica = replica.name, %error, "cannot reset default_transaction_read_only at the removed replica");
     }
 }

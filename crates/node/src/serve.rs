@@ -1,4 +1,4 @@
-//! Begins and ends a process: opens the door, follows the cluster, answers the console, obeys signals.
+//! Begins and ends a process: opens the frontend, follows the cluster, answers the console, obeys signals.
 
 use crate::listen_addresses::Places;
 use crate::process::{
@@ -27,10 +27,10 @@ use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::sleep;
 
-/// How often is looked whether a period of averages is over.
+/// Interval of the check that a period of averages is over.
 const PERIOD_LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a process is started with.
+/// Options with which a process is started.
 pub struct Start {
     /// The configuration.
     pub config: Config,
@@ -40,7 +40,7 @@ pub struct Start {
     pub log_level: Rc<dyn Fn(&str)>,
     /// Called once, when clients can log in.
     pub ready: Box<dyn FnOnce()>,
-    /// What holds the process's number, locked.
+    /// The locked file with the process's number.
     pub pid_file: Option<File>,
     /// The process from which this one takes over, if it does.
     pub takes_over_from: Option<Heir>,
@@ -48,7 +48,7 @@ pub struct Start {
     pub starts_again: Option<StartsAgain>,
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal or the console ends the process.
 pub fn serve(mut start: Start) -> Result<(), StartError> {
     open_files::raise();
     loop {
@@ -67,7 +67,7 @@ pub fn serve(mut start: Start) -> Result<(), StartError> {
     }
 }
 
-/// Runs one life of a process. What it begins again with; `None`: it was told to end.
+/// Runs a process once. Returns the options of a restart; `None`: the process was asked to end.
 async fn run(mut start: Start) -> Result<Option<Start>, StartError> {
     let mut config = start.config.clone();
     open_files::bound(&mut config);
@@ -80,10 +80,11 @@ async fn run(mut start: Start) -> Result<Option<Start>, StartError> {
     let places = Places::open(&config, taken).await?;
     if heir.is_some() && !places.is_any_taken() {
         return Err(StartError::new(
-            "the process that serves listens at none of this one's addresses".to_owned(),
+            "the running process listens on none of the configured addresses".to_owned(),
         ));
     }
-    // What comes before it is ready is let in, and waits; but at sockets of the process before that one accepts.
+    // Clients that come before the process is ready are let in, and wait; but at the predecessor's sockets
+    // the predecessor accepts them.
     let heir = match heir {
         None => {
             process.serve_at(places);
@@ -165,11 +166,11 @@ fn process(config: &Rc<Config>, start: &mut Start) -> Result<Rc<Process>, StartE
     Ok(process)
 }
 
-/// Sends everybody away, at once: what they were told counts, what is known here does not.
+/// Disconnects all clients at once: their answers stay valid, the state known here does not.
 async fn begins_anew(process: &Process) -> Start {
     tracing::warn!(
         clients = process.door.registry.seats().len(),
-        "another Consort has led, or may have: this one begins anew"
+        "lost leadership; restarting with empty state"
     );
     process.door.close(true);
     process.empty(FAREWELL_LIMIT).await;
@@ -204,7 +205,7 @@ async fn accept_version(cluster: &Cluster) -> Result<(), StartError> {
             match answered(version::demand(&control)).await {
                 Ok(()) => return Ok(()),
                 Err(error @ postgres::Error::Setup(_)) => {
-                    return Err(StartError(format!("the primary {primary} is refused: {error}")));
+                    return Err(StartError(format!("cannot use the primary {primary}: {error}")));
                 }
                 Err(_) => {}
             }
@@ -213,7 +214,7 @@ async fn accept_version(cluster: &Cluster) -> Result<(), StartError> {
     }
 }
 
-/// Waits until the primary has answered its first gauge.
+/// Waits until the primary has answered its first snapshot probe.
 async fn first_gauge(cluster: &Cluster) {
     loop {
         let moved = cluster.next_move();

@@ -1,8 +1,8 @@
-//! Why a process did not start.
+//! The error of a process that did not start.
 
 use std::fmt;
 
-/// Why a process did not start, for a person.
+/// The error of a process that did not start, for a person.
 #[derive(Debug)]
 pub struct StartError(pub(crate) String);
 

@@ -1,21 +1,22 @@
-//! What the supervisor of the process hears of it, by systemd's protocol (sd_notify(3)): that it waits for the primary, that
-//! clients can log in, that it reads its configuration again, that it ends. And that it is alive, where whoever says nothing for
-//! a while is restarted (`WatchdogSec`). Without a supervisor that wants to hear it, nothing is said.
+//! Notifications to the supervisor of the process, by systemd's protocol (sd_notify(3)): it waits for the
+//! primary, clients can log in, it reloads its configuration, it ends. A watchdog message says that it is
+//! alive (`WatchdogSec`): systemd restarts a silent process. Without a supervisor that listens, nothing is
+//! sent.
 
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// It is said to be alive so often within the time after which it would be restarted.
+/// Watchdog messages within the time after which systemd restarts the process.
 const PARTS: u32 = 3;
 
 /// The primary has not answered yet.
 pub(crate) fn waits() {
-    tell(&[NotifyState::Status("waiting for the primary to answer")]);
+    tell(&[NotifyState::Status("waiting for the primary")]);
 }
 
 /// Clients can log in; or the configuration was read again, or refused.
 pub(crate) fn serves() {
-    tell(&[NotifyState::Ready, NotifyState::Status("clients can log in")]);
+    tell(&[NotifyState::Ready, NotifyState::Status("accepting clients")]);
 }
 
 /// The configuration is read again.
@@ -24,19 +25,20 @@ pub(crate) fn reloads() {
     tell(&now.map_or_else(|_| vec![NotifyState::Reloading], |now| vec![NotifyState::Reloading, now]));
 }
 
-/// It lets transactions end; so many clients are there.
+/// Reports that the process lets transactions end; `clients`: clients that are connected.
 pub(crate) fn ends(clients: usize) {
-    let status = format!("ending: {clients} clients may end their transactions");
+    let status = format!("shutting down: {clients} clients are ending their transactions");
     tell(&[NotifyState::Stopping, NotifyState::Status(&status)]);
 }
 
-/// Another process has taken over: it is the one to be supervised from now on. What this one says is not heard any more.
+/// Another process has taken over: the supervisor watches it from now on. Further messages of this process
+/// are ignored.
 pub(crate) fn hands_over(pid: u32) {
     tell(&[NotifyState::MainPid(pid)]);
 }
 
-/// Says again and again that it is alive, if it is asked to. A task of the thread that serves everybody: where that hangs, nothing
-/// is said.
+/// Repeats that the process is alive, if the supervisor asks for it. A task of the thread that serves all
+/// clients: if that hangs, no message is sent.
 pub(crate) async fn lives() {
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else { return };
     let mut rounds = interval(limit / PARTS);
@@ -49,6 +51,6 @@ pub(crate) async fn lives() {
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::debug!(%error, "the supervisor did not hear it");
+        tracing::debug!(%error, "cannot notify the supervisor");
     }
 }

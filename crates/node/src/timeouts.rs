@@ -1,5 +1,5 @@
-//! Clients that have stayed, or whose statements or transactions have run, longer than they may: they are sent away. And those
-//! that do not take their answers: the log names them.
+//! Enforces the timeouts of clients, statements and transactions: late clients are disconnected. The log
+//! names clients that do not take their answers.
 
 use crate::process::Process;
 use config::pooling::Pooling;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use wire::Status;
 
-/// So often is looked; as often as PgBouncer looks.
+/// Interval of the checks; equal to PgBouncer's.
 const LOOK_EVERY: Duration = Duration::from_millis(333);
 
 /// Looks for them until the process ends.
@@ -37,9 +37,9 @@ pub(crate) async fn look(process: Weak<Process>) {
         let mut at_primary = Vec::new();
         for (seat, why) in all {
             let Seat { id, user, database, .. } = &*seat;
-            // Who has not gone yet is ended at the primary once more; that need not be said again.
+            // A client that has not left yet is cancelled at the primary once more, without another log line.
             if !seat.is_sent_away() {
-                tracing::info!(id, user, database, why = why.key(), "a client is sent away");
+                tracing::info!(id, user, database, why = why.key(), "disconnecting client");
             }
             at_primary.extend(process.door.registry.send_away(&[seat], why));
         }
@@ -54,14 +54,14 @@ fn name_stalled(process: &Process, now: Instant) {
         return;
     }
     for seat in process.door.registry.seats().iter().filter(|seat| seat.stalls(limit, now)) {
-        process
-            .door
-            .registry
-            .note_unruly(seat, &format!("it has taken nothing of its answer for {} ms", limit.as_millis()));
+        process.door.registry.note_unruly(
+            seat,
+            &format!("client has read nothing of its result for {} ms", limit.as_millis()),
+        );
     }
 }
 
-/// Why this client must go, if it must.
+/// The timeout that this client has exceeded, if any.
 fn why(seat: &Seat, pooling: &Pooling, now: Instant) -> Option<Leave> {
     let over = |limit: Duration, since: Instant| !limit.is_zero() && now - since > limit;
     let since = seat.doing_since();

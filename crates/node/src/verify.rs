@@ -1,8 +1,8 @@
-//! VERIFY: compares the replicas that Consort feeds with the primary while everybody works, database by database, and has
-//! what differs repaired (`verify/repair.rs`).
+//! VERIFY: compares logical replicas with the primary while clients work, database by database, and has
+//! differences repaired (`verify/repair.rs`).
 //!
-//! A replica that differs serves nothing from then on, whether it is to be repaired or not: what else is wrong there,
-//! nobody knows.
+//! A replica that differs serves nothing from then on, even if it is not to be repaired: further differences
+//! there are unknown.
 
 mod held_snapshot;
 mod repair;
@@ -19,15 +19,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What is said of a standby.
-const STANDBY: &str = "a standby: PostgreSQL replays the primary's log there, and cannot be told to stop where the primary's snapshot is";
+/// Finding for a standby.
+const STANDBY: &str =
+    "a physical standby: PostgreSQL replays WAL there and cannot stop at the primary's snapshot";
 
-/// What VERIFY does.
+/// A run of VERIFY.
 #[derive(Debug, Default)]
 pub(crate) struct Verification(RefCell<Option<Verifying>>);
 
 impl Verification {
-    /// How far it has come, if it runs.
+    /// Progress of the comparison, if it runs.
     pub(crate) fn now(&self) -> Option<Verifying> {
         self.0.borrow().clone()
     }
@@ -35,7 +36,7 @@ impl Verification {
     fn begin(&self) -> Result<Running<'_>, String> {
         let mut now = self.0.borrow_mut();
         match &*now {
-            Some(running) => Err(format!("VERIFY runs already, in the database {}", running.database)),
+            Some(running) => Err(format!("VERIFY is already running in the database {}", running.database)),
             None => {
                 *now = Some(Verifying::default());
                 Ok(Running(self))
@@ -81,12 +82,12 @@ fn chosen(cluster: &Cluster, name: Option<&str>) -> Result<Vec<(Rc<Database>, Da
     let meant = cluster.databases().into_iter().filter(meant);
     let known: Vec<_> = meant.filter_map(|database| Some((database.clone(), database.id()?))).collect();
     match name {
-        Some(name) if known.is_empty() => Err(format!("Consort follows no database of the name {name}")),
+        Some(name) if known.is_empty() => Err(format!("Consort does not follow a database named {name}")),
         _ => Ok(known),
     }
 }
 
-/// What was found.
+/// Findings of a comparison.
 #[derive(Default)]
 struct Found {
     lines: Vec<Line>,
@@ -94,7 +95,7 @@ struct Found {
     rows: BTreeMap<StandbyId, Vec<Rows>>,
 }
 
-/// Whether all rows that differ are looked for, or the first one alone.
+/// Depth of the search: all rows that differ, or the first one alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     First,
@@ -144,7 +145,7 @@ impl One<'_> {
                 Some(Stage::Failed(why)) => lines.push(self.whole(*id, State::Differs, why)),
                 Some(Stage::Waiting(why)) => lines.push(self.whole(*id, State::Unreached, why)),
                 Some(Stage::Paused) => {
-                    lines.push(self.whole(*id, State::Unreached, "it is paused".to_owned()))
+                    lines.push(self.whole(*id, State::Unreached, "the replica is paused".to_owned()))
                 }
                 _ => lines.push(self.whole(*id, State::Unreached, "the database is being copied".to_owned())),
             }
@@ -199,7 +200,7 @@ impl One<'_> {
                 continue;
             }
             let lacks = |place: &usize| not_chosen[*place].contains(table.shown());
-            let why = Some("the replica is not to have it".to_owned());
+            let why = Some("the replica is configured without this table".to_owned());
             let without = (0..ids.len()).filter(lacks).map(|place| ids[place]);
             lines.extend(without.map(|id| self.of_table(id, table, State::LeftOut, why.clone())));
             let with = replicas.iter_mut().enumerate().filter(|(place, _)| !lacks(place));
@@ -214,7 +215,7 @@ impl One<'_> {
                     lines.extend(self.compared(&ids, table, compared));
                 }
                 Err(Error::Refused { message, .. }) => {
-                    let why = format!("it cannot be read at the primary: {message}");
+                    let why = format!("cannot read the table at the primary: {message}");
                     let unread =
                         |id: &StandbyId| self.of_table(*id, table, State::Unreached, Some(why.clone()));
                     lines.extend(ids.iter().map(unread));
@@ -229,7 +230,7 @@ impl One<'_> {
             }
             lines.extend(more.into_iter().map(|name| Line {
                 table: Some(name),
-                ..self.whole(*id, State::Differs, "is at the replica alone".to_owned())
+                ..self.whole(*id, State::Differs, "exists at the replica only".to_owned())
             }));
         }
         Ok(Found { lines, rows: wrong.rows() })
@@ -244,7 +245,7 @@ impl One<'_> {
         ids.iter().zip(compared.found).map(line).collect()
     }
 
-    /// Those of which something differs.
+    /// Replicas with a difference.
     fn wrong(&self, replicas: &[StandbyId], found: &[Line]) -> Vec<StandbyId> {
         let differs = |id: &&StandbyId| {
             let node = self.cluster.standby(**id);
@@ -254,7 +255,7 @@ impl One<'_> {
         replicas.iter().filter(differs).copied().collect()
     }
 
-    /// How a replica differs, for people; the log has it too.
+    /// The difference of a replica, for people; the log has it too.
     fn differs(&self, id: StandbyId, found: &[Line]) -> String {
         let node = self.cluster.standby(id);
         let name = &node.name;
@@ -286,7 +287,7 @@ impl One<'_> {
         });
     }
 
-    /// What is said of a node as a whole.
+    /// The finding for a node as a whole.
     fn whole(&self, id: StandbyId, state: State, what: String) -> Line {
         Line {
             node: self.cluster.standby(id).name.clone(),
@@ -352,7 +353,7 @@ mod tests {
         let verification = Verification::default();
         let running = verification.begin().unwrap();
         running.at(Verifying { database: "shop".to_owned(), ..Verifying::default() });
-        assert_eq!(verification.begin().err().unwrap(), "VERIFY runs already, in the database shop");
+        assert_eq!(verification.begin().err().unwrap(), "VERIFY is already running in the database shop");
         drop(running);
         assert!(verification.now().is_none() && verification.begin().is_ok());
     }

@@ -5,8 +5,9 @@ use history::{DatabaseId, Lsn, Shown, Version, Xid};
 use std::fmt;
 use std::sync::Arc;
 
-/// A stretch of the order without a hole: it begins with a life of the primary, after a gap in the slot, or when
-/// [`place_commits`](crate::Order::place_commits) is said. A mark that was reached in one run says nothing in another.
+/// A run of the order without a gap: it begins with an incarnation of the primary, after a gap in the slot,
+/// or when [`place_commits`](crate::Order::place_commits) is said. A mark that was reached in one run says
+/// nothing in another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunNumber(u64);
 
@@ -31,65 +32,67 @@ pub struct Placed {
     pub version: Version,
     /// Its identity.
     pub xid: Xid,
-    /// Where its commit record starts in the log.
+    /// Start of its commit record in the WAL.
     pub start: Lsn,
-    /// Where its commit record ends.
+    /// End of its commit record.
     pub end: Lsn,
 }
 
-/// A state that one look at the primary saw whole: a settled gauge, and what had come out by then.
+/// A state that one snapshot probe of the primary saw whole: a settled probe, and the commits that had come
+/// out by then.
 ///
-/// Whoever shows a boundary shows it in one step: what lies between two boundaries, the primary need never have shown.
+/// A replica shows a boundary in one step: the primary need never have shown a state between two boundaries.
 ///
-/// Invariants: the versions of `commits` follow each other without a gap and end at `reached`; their positions ascend
-/// and lie at or below `decoded`; every commit of the database that the gauge sees is in this boundary or in an earlier
-/// one, if its record starts at or above `since`.
+/// Invariants: the versions of `commits` follow each other without a gap and end at `reached`; their
+/// positions ascend and lie at or below `decoded`; every commit of the database that the probe sees is in
+/// this boundary or in an earlier one, if its record starts at or above `since`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
     /// In which run.
     pub run: RunNumber,
-    /// The number of the gauge.
+    /// The number of the snapshot probe.
     pub number: GaugeNumber,
-    /// The gauge.
+    /// The snapshot probe.
     pub gauge: Arc<Gauge>,
-    /// How far the slot was decoded when the gauge settled.
+    /// Decoded position of the slot when the probe settled.
     pub decoded: Lsn,
     /// Every commit whose record starts below is in this boundary, in an earlier one, or older than the run.
     pub resume: Lsn,
-    /// Where the run begins: no boundary of it has a commit whose record starts below.
+    /// Start of the run: no boundary of it has a commit whose record starts below.
     pub since: Lsn,
-    /// The newest version that it shows; that of the boundary before if it has no commits of its own.
+    /// The newest version that it shows; the version of the boundary before if it has no commits of its own.
     pub reached: Version,
     /// The commits that no earlier boundary shows, in the order of their versions, which here is that of the log.
     pub commits: Vec<Placed>,
 }
 
 impl Boundary {
-    /// What a replica shows that shows this boundary.
+    /// Position of a replica that shows this boundary.
     pub fn position(&self) -> Shown {
         Shown::new(self.gauge.snapshot.clone(), self.decoded, self.resume)
     }
 
-    /// What a replica at this position shows when it has also what is [missing](Boundary::missing). A replica may have
-    /// come further than the boundary: a copy has, that was made while the boundary was on its way, and one that comes
-    /// back. It stays what it is then, for to move it back would be to give it commits twice; but that it lacks nothing
-    /// of the boundary is known from here on.
+    /// Position of a replica at `at` when it has also the [missing](Boundary::missing) commits. A replica may
+    /// have come further than the boundary: a copy that was made while the boundary was on its way has, and a
+    /// replica that comes back. Its position stays then, for to move it back would be to give it commits
+    /// twice. From here on it is known to lack nothing of the boundary.
     pub fn after(&self, at: &Shown) -> Shown {
         let further = self.missing(at).next().is_none() && !self.holds(at);
         if further { at.resumed(self.resume) } else { self.position() }
     }
 
-    /// Whether it is sure to show everything that a replica at this position shows. If it is not, and the replica lacks some
-    /// of it, what the replica shows is no state between this boundary and one before: it left the primary's log in between
-    /// ([`Shown::of_log`]), and waits for a boundary that holds it.
+    /// True if it is sure to show everything that a replica at this position shows. If it is not, and the
+    /// replica lacks some of it, the replica shows no state between this boundary and one before: it left the
+    /// primary's WAL in between ([`Shown::of_log`]), and waits for a boundary that holds it.
     pub fn holds(&self, at: &Shown) -> bool {
-        // Whatever ends at or below `resume` starts below.
+        // A record that ends at or below `resume` starts below.
         self.position().covers(at) || at.decoded() <= self.resume
     }
 
-    /// Whether a replica at this position lacks nothing that lies before the run. If it does, it must be made anew.
+    /// True if a replica at this position lacks nothing that lies before the run. Otherwise it must be copied
+    /// again.
     pub fn feeds(&self, at: &Shown) -> bool {
         at.resume() >= self.since
     }
@@ -100,9 +103,10 @@ impl Boundary {
         self.commits.iter().filter(|commit| !at.shows(commit.xid, commit.end))
     }
 
-    /// Whether a replica at this position shows none of its commits. Then it shows none of a later boundary either, for who
-    /// has seen one of those has seen this one whole: what is given is given in the order of versions, with nothing ahead. A
-    /// replica that shows some of it has been given a state between two boundaries.
+    /// True if a replica at this position shows none of its commits. Then it shows none of a later boundary
+    /// either, for a replica that has seen one of those has seen this one whole: commits are given in the
+    /// order of versions, with nothing ahead. A replica that shows some of it has been given a state between
+    /// two boundaries.
     pub fn is_missing_whole(&self, at: &Shown) -> bool {
         self.missing(at).count() == self.commits.len()
     }

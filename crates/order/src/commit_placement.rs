@@ -1,14 +1,14 @@
-//! Which place a commit has in the order: that of the first settled gauge which sees it, and inside one gauge that of
-//! the log.
+//! The place of a commit in the order: the first settled snapshot probe which sees it, and inside one probe
+//! the WAL position.
 //!
 //! ```text
-//!   decoded --> waiting (by the log) --a settled gauge sees it--> its version, in that gauge's boundary
+//!   decoded --> waiting (by the WAL) --a settled probe sees it--> its version, in that probe's boundary
 //! ```
 //!
-//! Not the log alone: the primary shows commits in another order than it logs them. Not the longest prefix of the log
-//! that is visible: one commit that hangs (it waits for a synchronous standby) would stop all that follow. A commit that
-//! overtook another does not depend on it, for locks are released only after a commit is visible; so it can be applied
-//! without it.
+//! The WAL alone does not decide: the primary shows commits in another order than it logs them. Nor does the
+//! longest prefix of the WAL that is visible: one commit that hangs (it waits for a synchronous standby)
+//! would stop all that follow. A commit that overtook another does not depend on it, for locks are released
+//! only after a commit is visible; so it can be applied without it.
 
 use crate::bugs::{Bug, Bugs, any_of_placing};
 use crate::{Boundary, Gauge, GaugeNumber, Placed, RunNumber};
@@ -18,16 +18,16 @@ use std::sync::Arc;
 
 /// The versions of one database.
 ///
-/// Invariants: versions are given without a gap, and never twice in one life of Consort; what waits came out in this
-/// run, and no boundary of it has it.
+/// Invariants: versions are given without a gap, and never twice in one process of Consort; waiting commits
+/// came out in this run, and no boundary of it has them.
 #[derive(Debug, Default)]
 pub(crate) struct Placing {
-    /// Whether commits get versions.
+    /// True if commits get versions.
     pub(crate) on: bool,
     /// The newest that was given.
     pub(crate) newest: Version,
     pub(crate) run: Option<Run>,
-    /// Commits in boundaries that nobody has taken.
+    /// Commits in boundaries that were not taken yet.
     pub(crate) untaken: usize,
     /// The newest identity that came out of the slot in this life.
     pub(crate) newest_xid: Option<Xid>,
@@ -38,17 +38,18 @@ pub(crate) struct Placing {
 pub(crate) struct Run {
     pub(crate) number: RunNumber,
     pub(crate) since: Lsn,
-    /// What came out before the run began is not known one by one: its first boundary is a gauge that sees all up to
-    /// this identity.
+    /// Commits that came out before the run began are not known one by one: its first boundary is a snapshot
+    /// probe that sees all up to this identity.
     behind: Option<Xid>,
     /// The `resume` of the newest boundary.
     pub(crate) resume: Option<Lsn>,
-    /// What no boundary shows, by the ends of the records.
+    /// Commits that no boundary shows, by the ends of the records.
     pub(crate) waiting: BTreeMap<Lsn, (Xid, Lsn)>,
 }
 
 impl Placing {
-    /// A run begins: what starts at or above `since` comes out, or has come out and is seen by the first boundary.
+    /// Begins a run: commits at or above `since` come out, or have come out and are seen by the first
+    /// boundary.
     pub(crate) fn begin(&mut self, number: RunNumber, since: Lsn) {
         let behind = self.newest_xid;
         self.run = Some(Run { number, since, behind, resume: None, waiting: BTreeMap::new() });
@@ -62,12 +63,12 @@ impl Placing {
         }
     }
 
-    /// How many commits wait for a gauge or for somebody to take their boundary.
+    /// Number of commits that wait for a snapshot probe or for their boundary to be taken.
     pub(crate) fn kept(&self) -> usize {
         self.untaken + self.run.as_ref().map_or(0, |run| run.waiting.len())
     }
 
-    /// A gauge has settled: the boundary that it ends in.
+    /// A snapshot probe has settled: the boundary that it ends in.
     pub(crate) fn settled(
         &mut self,
         database: DatabaseId,
@@ -86,7 +87,7 @@ impl Placing {
         parts.into_iter().map(|ends| self.boundary(database, (number, gauge), decoded, &ends)).collect()
     }
 
-    /// The planted bug `publish_any_prefix`: what came out is shown at once.
+    /// The planted bug `publish_any_prefix`: commits that came out are shown at once.
     pub(crate) fn at_once(
         &mut self,
         commit: &Commit,
@@ -108,13 +109,13 @@ impl Placing {
         let run = self.run.as_mut().expect("a boundary lies in a run");
         let mut commits = Vec::with_capacity(ends.len());
         for end in ends {
-            let (xid, start) = run.waiting.remove(end).expect("what is placed has waited");
-            assert!(*end <= decoded, "what is placed has come out");
+            let (xid, start) = run.waiting.remove(end).expect("a placed commit has waited");
+            assert!(*end <= decoded, "a placed commit has come out");
             self.newest = self.newest.next();
             commits.push(Placed { version: self.newest, xid, start, end: *end });
         }
         let resume = run.waiting.values().next().map_or(decoded, |(_, start)| (*start).min(decoded));
-        assert!(run.resume <= Some(resume), "what was shown stays shown");
+        assert!(run.resume <= Some(resume), "the resume position never moves back");
         run.resume = Some(resume);
         self.untaken += commits.len();
         Boundary {
@@ -132,7 +133,7 @@ impl Placing {
 
     pub(crate) fn audit(&self, settled: Option<&Gauge>, decoded: Option<Lsn>, bugs: &Bugs) {
         let Some(run) = &self.run else { return };
-        assert!(self.on, "only what is asked for is placed");
+        assert!(self.on, "commits are placed only on demand");
         assert!(run.waiting.iter().all(|(end, (_, start))| start < end && Some(*end) <= decoded));
         let starts = || run.waiting.values().map(|(_, start)| *start);
         assert!(starts().zip(starts().skip(1)).all(|(one, next)| one < next), "the log's order");
@@ -141,13 +142,14 @@ impl Placing {
             let unseen = |xid: Xid| settled.is_none_or(|gauge| !gauge.snapshot.sees(xid));
             assert!(
                 run.waiting.values().all(|(xid, _)| unseen(*xid)),
-                "what a settled gauge sees has a version"
+                "a commit that a settled gauge sees has a version"
             );
         }
     }
 }
 
-/// Which of those that wait the gauge's boundary has: all that it sees. Planted bugs make other boundaries of it.
+/// Commits of the probe's boundary among those that wait: all that it sees. Planted bugs make other
+/// boundaries of it.
 fn cut(waiting: &BTreeMap<Lsn, (Xid, Lsn)>, seen: impl Fn(Xid) -> bool, bugs: &Bugs) -> Vec<Vec<Lsn>> {
     let all: Vec<Lsn> = waiting.iter().filter(|(_, (xid, _))| seen(*xid)).map(|(end, _)| *end).collect();
     let prefix = waiting.values().take_while(|(xid, _)| seen(*xid)).count();
@@ -174,7 +176,7 @@ pub(crate) fn keep(boundaries: &mut Vec<Boundary>, boundary: Boundary) {
     }
 }
 
-/// The gauge, as if it did not see what waits. It does not, but for planted bugs.
+/// The snapshot probe, as if it did not see the waiting commits. Without planted bugs it does not see them.
 fn without(gauge: &Arc<Gauge>, waiting: impl Iterator<Item = Xid>) -> Arc<Gauge> {
     let hidden: Vec<Xid> = waiting.filter(|xid| gauge.snapshot.sees(*xid)).collect();
     if hidden.is_empty() {

@@ -1,4 +1,5 @@
-//! What is known of one database: how far its slot is decoded, which gauge is settled for it, what is in doubt.
+//! State of one database: the decoded position of its slot, its settled snapshot probe, its in-flight write
+//! sets.
 
 use crate::commit_placement::Placing;
 use crate::in_flight_write::ByTable;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 
 /// One database of the primary.
 ///
-/// Invariants: the settled gauge's number never goes down within one run of the slot; the tickets in `ending` ascend; a database without a slot in
-/// this life has no settled gauge.
+/// Invariants: the settled probe's number never goes down within one run of the slot; the tickets in `ending`
+/// ascend; a database without a slot in this incarnation has no settled probe.
 #[derive(Debug, Default)]
 pub(crate) struct Database {
     /// Every commit record of this database that starts below has been given. `None`: no slot in this life.
@@ -21,31 +22,35 @@ pub(crate) struct Database {
     pub(crate) open: bool,
     pub(crate) settled: Option<(GaugeNumber, Arc<Gauge>)>,
     pub(crate) newborn: Newborn,
-    /// Everything of this database is in doubt until a gauge with this number or a higher one has settled.
+    /// Everything of this database is in flight until a snapshot probe with this number or a higher one has
+    /// settled.
     pub(crate) in_doubt_until: GaugeNumber,
     pub(crate) doubts: ByTable,
     pub(crate) ending: VecDeque<(GaugeNumber, DoubtId)>,
     pub(crate) placing: Placing,
 }
 
-/// Whether commits that are not visible may lie before the slot's beginning. A slot is made while transactions run: one
-/// whose commit record was written before the slot's first position, and that waits for a synchronous standby, is shown
-/// later and never comes out of this slot.
+/// Tracks commits that are not visible and may lie before the slot's beginning. A slot is made while
+/// transactions run. A commit whose record was written before the slot's first position, and that waits for a
+/// synchronous standby, is shown later and never comes out of this slot.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Newborn {
     /// None can.
     #[default]
     No,
-    /// What runs in the first gauge with this number or a higher one may be such a commit.
+    /// Transactions that run in the first snapshot probe with this number or a higher one may be such
+    /// commits.
     Since(GaugeNumber),
-    /// Nothing settles until a gauge with this number or a higher one sees all of these finished.
+    /// Nothing settles until a snapshot probe with this number or a higher one sees all of these finished.
     WaitsFor(GaugeNumber, Vec<Xid>),
 }
 
 impl Database {
-    /// Whether every commit record that ends at or below `lsn`, as the primary's insert position, has been given.
+    /// True if every commit record that ends at or below `lsn`, as the primary's insert position, has been
+    /// given.
     pub(crate) fn decoded_past(&self, lsn: Lsn) -> bool {
-        // The insert position at a page boundary lies behind the page's header, the end of the last record before it.
+        // The insert position at a page boundary lies after the page's header, the end of the last record
+        // before it.
         self.decoded.is_some_and(|decoded| decoded.get().next_record_start() >= lsn)
     }
 
@@ -53,14 +58,14 @@ impl Database {
         self.settled.as_ref().map(|(number, _)| *number)
     }
 
-    /// A gauge was answered: a newborn slot learns from it what it has to wait for.
+    /// A snapshot probe was answered: a new slot learns from it which transactions it has to wait for.
     pub(crate) fn look(&mut self, number: GaugeNumber, gauge: &Gauge) {
         if matches!(self.newborn, Newborn::Since(first) if number >= first) {
             self.newborn = Newborn::WaitsFor(number, gauge.snapshot.running().to_vec());
         }
     }
 
-    /// Whether a gauge may settle as far as the slot's birth is concerned.
+    /// True if a snapshot probe may settle as far as the slot's creation is concerned.
     pub(crate) fn grown_up(&mut self, number: GaugeNumber, gauge: &Gauge) -> bool {
         let grown_up = match &self.newborn {
             Newborn::No => true,
@@ -75,7 +80,8 @@ impl Database {
         grown_up
     }
 
-    /// A new life of the primary, or a new start: only doubts and versions are left, and what is in doubt until a gauge of this life says otherwise.
+    /// A new incarnation of the primary, or a new start: only in-flight write sets and versions are left, and
+    /// everything is in flight until a probe of this incarnation says otherwise.
     pub(crate) fn void(&mut self, next: GaugeNumber) {
         self.decoded = None;
         self.commits = 0;

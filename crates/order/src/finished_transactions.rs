@@ -1,24 +1,26 @@
-//! The account behind the quick rule: which finished transactions have not come out of any slot.
+//! The account for the quick rule: finished transactions that have not come out of any slot.
 //!
-//! A gauge is settled when all that finished between the last settled gauge and it has come out: no wait for the log
-//! to be flushed by somebody else. Aborts, finished sub-transactions and databases without a slot never come out; for
-//! them the rule does not hold, and the gauge settles by position.
+//! A snapshot probe is settled when all that finished between the last settled probe and it has come out: no
+//! wait for the WAL to be flushed by another transaction. Aborts, finished sub-transactions and databases
+//! without a slot never come out; for them the rule does not hold, and the probe settles by position.
 
 use crate::{Gauge, GaugeNumber};
 use history::Xid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Identities that finished, by the first gauge that saw them finished, as long as they have not come out.
+/// Identities that finished, by the first snapshot probe that saw them finished, as long as they have not
+/// come out.
 ///
-/// Invariants: `owed` and `first_finished` hold the same pairs; nothing in `out` is seen by the newest gauge; for every
-/// gauge above `complete_from`, each identity that finished between `complete_from` and it is in `owed` or came out.
+/// Invariants: `owed` and `first_finished` hold the same pairs; nothing in `out` is seen by the newest probe;
+/// for every probe above `complete_from`, each identity that finished between `complete_from` and it is in
+/// `owed` or came out.
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
     newest: Option<(GaugeNumber, Arc<Gauge>)>,
     owed: BTreeSet<(GaugeNumber, Xid)>,
     first_finished: BTreeMap<Xid, GaugeNumber>,
-    /// What came out before a gauge saw it finished.
+    /// Transactions that came out before a snapshot probe saw them finished.
     out: BTreeSet<Xid>,
     out_is_whole: bool,
     complete_from: GaugeNumber,
@@ -42,7 +44,8 @@ impl Owed {
         self.newest.as_ref().map(|(number, gauge)| (*number, &**gauge))
     }
 
-    /// A gauge was answered: what has finished since the one before it, and has not come out, is owed.
+    /// A snapshot probe was answered: transactions that have finished since the one before it, and have not
+    /// come out, are pending.
     pub(crate) fn gauge(&mut self, number: GaugeNumber, gauge: &Arc<Gauge>, limits: Limits) {
         let before = self.newest.replace((number, gauge.clone()));
         let Some((_, before)) = before else { return self.start_from(number) };
@@ -79,8 +82,8 @@ impl Owed {
         below.into_iter().for_each(|xid| self.pay(xid));
     }
 
-    /// With everything up to `settled` known to be out: all gauges *below* this number are settled by the quick rule.
-    /// `None` if the account does not reach back to `settled`.
+    /// With everything up to `settled` known to be out: all snapshot probes *below* this number are settled
+    /// by the quick rule. `None` if the account does not reach back to `settled`.
     pub(crate) fn quick_below(&self, settled: GaugeNumber) -> Option<GaugeNumber> {
         if settled < self.complete_from {
             return None;
@@ -89,12 +92,13 @@ impl Owed {
         Some(blocked.map_or(GaugeNumber::new(u64::MAX), |(number, _)| *number))
     }
 
-    /// How many that finished above `after`, up to `to`, have not come out.
+    /// Number of transactions that finished above `after`, up to `to`, and have not come out.
     pub(crate) fn count(&self, after: GaugeNumber, to: GaugeNumber) -> u64 {
         self.owed.range((after.next(), Xid::default())..(to.next(), Xid::default())).count() as u64
     }
 
-    /// Everybody has settled a gauge at or above `number`: what finished before it is not asked for again.
+    /// Every database has settled a snapshot probe at or above `number`: transactions that finished before it
+    /// are not asked for again.
     pub(crate) fn forget_to(&mut self, number: GaugeNumber) {
         while let Some((first, xid)) = self.owed.first().copied().filter(|(first, _)| *first <= number) {
             self.owed.remove(&(first, xid));
@@ -113,7 +117,7 @@ impl Owed {
         if let Some((_, newest)) = &self.newest {
             assert!(
                 self.out.iter().all(|xid| !newest.snapshot.sees(*xid)),
-                "what is seen is not kept as out"
+                "a visible transaction is not kept as out"
             );
         }
     }
@@ -124,7 +128,8 @@ impl Owed {
         }
     }
 
-    /// The account up to `number` is lost: databases settle a gauge at or above it by position, then go on quickly.
+    /// The account up to `number` is lost: databases settle a snapshot probe at or above it by position, then
+    /// go on quickly.
     fn lose(&mut self, number: GaugeNumber) {
         self.start_from(number);
         self.lost += 1;
@@ -141,7 +146,7 @@ impl Owed {
     }
 }
 
-/// How many identities were given between two gauges.
+/// Number of identities that were given between two snapshot probes.
 fn grown(before: &Gauge, now: &Gauge) -> u64 {
     now.snapshot.xmax().get().saturating_sub(before.snapshot.xmax().get())
 }

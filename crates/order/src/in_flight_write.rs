@@ -1,16 +1,16 @@
-//! Doubts of one database, found by what they touch.
+//! In-flight write sets of one database, found by their tables.
 
 use crate::GaugeNumber;
 use history::{Access, ColumnSet, DatabaseId, Footprint, Key, RelationId, Rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// One doubt.
+/// Identity of one in-flight write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DoubtId(u64);
 
 impl DoubtId {
-    /// The doubt with this number.
+    /// The in-flight write set with this number.
     pub const fn new(number: u64) -> DoubtId {
         DoubtId(number)
     }
@@ -27,24 +27,26 @@ impl fmt::Display for DoubtId {
     }
 }
 
-/// A doubt as the order keeps it.
+/// An in-flight write set as the order keeps it.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     pub(crate) database: DatabaseId,
     pub(crate) footprint: Footprint,
     pub(crate) state: DoubtState,
-    /// It began before a change of the catalog came out: what it touches is not known any more, and will not be.
+    /// True if it began before a change of the catalog came out: its tables are not known any more, and will
+    /// not be.
     pub(crate) outdated: bool,
 }
 
-/// How far a doubt has come. It only moves downwards in this list.
+/// State of an in-flight write set. The state only moves downwards in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoubtState {
-    /// What may commit was sent, or will be; no answer yet.
+    /// A statement that may commit was sent, or will be; no answer yet.
     Open,
     /// The connection was lost before the answer: the backend may live and commit still.
     Lost,
-    /// The answer came, or the backend is gone: ends by a settled gauge with this number or a higher one.
+    /// The answer came, or the backend is gone: ends by a settled snapshot probe with this number or a higher
+    /// one.
     Ending(GaugeNumber),
 }
 
@@ -58,23 +60,23 @@ impl fmt::Display for DoubtState {
     }
 }
 
-/// A doubt as the console shows it.
+/// An in-flight write set as the console shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct DoubtView<'a> {
-    /// Its number; earlier doubts have lower ones.
+    /// Its number; earlier write sets have lower ones.
     pub id: DoubtId,
-    /// The database whose tables are in doubt.
+    /// The database whose tables are in flight.
     pub database: DatabaseId,
-    /// What is in doubt.
+    /// Footprint that is in flight.
     pub footprint: &'a Footprint,
-    /// How far it has come.
+    /// State of the write set.
     pub state: DoubtState,
 }
 
-/// Which doubts of one database touch which table.
+/// In-flight write sets of one database, by table.
 ///
-/// Invariants: `everything` is the number of footprints put in and not taken out which are *everything*; each other one
-/// has one entry per table, which for *nothing* is none, and no table is without an entry.
+/// Invariants: `everything` is the number of footprints put in and not taken out which are *everything*; each
+/// other one has one entry per table, which for *nothing* is none, and no table is without an entry.
 #[derive(Debug, Default)]
 pub(crate) struct ByTable {
     everything: usize,
@@ -124,7 +126,7 @@ impl ByTable {
         }
     }
 
-    /// Whether any of them can matter to `footprint`.
+    /// True if any of them can matter to `footprint`.
     pub(crate) fn overlaps(&self, footprint: &Footprint) -> bool {
         if self.everything > 0 {
             return true;
@@ -138,7 +140,7 @@ impl ByTable {
             })
     }
 
-    /// The doubts that touch a table.
+    /// The in-flight write sets that touch a table.
     pub(crate) fn of(&self, table: RelationId) -> impl Iterator<Item = DoubtId> {
         self.tables.get(&table).into_iter().flatten().map(|entry| entry.doubt)
     }

@@ -1,25 +1,30 @@
-//! What the primary has shown: gauges and decoded commits in; settled gauges, doubts, versions and boundaries out.
+//! The order in which the primary has shown commits. Input: snapshot probes and decoded commits. Output:
+//! settled probes, in-flight write sets, versions and boundaries.
 //!
 //! The primary of a PostgreSQL cluster does not say in which order its commits become visible, and a client's
-//! connection may die while its commit is on the way. Two things are known all the same, and this crate keeps them:
+//! connection may die while its commit is on the way. The following is known all the same, and this crate
+//! keeps it:
 //!
-//! - A **gauge** is one look at the primary: its snapshot and, read after it, its log position. It is **settled** for a
-//!   database when every commit of that database which the snapshot sees has come out of the decoder. Only then does it
-//!   prove anything, and only for those who wanted it before it was sent.
-//! - A **doubt** is the time in which a commit may or may not be visible at the primary: from the first byte sent that
-//!   may commit until a settled gauge that was sent after the answer. An error or a lost connection ends nothing.
-//! - A **boundary** is what a settled gauge ends in, for a database whose commits are [placed](Order::place_commits): a
-//!   state that the primary has shown, and the commits that it has more than the boundary before, each with its
-//!   **version**. It is for replicas that are fed with commits: they show boundaries and nothing between.
+//! - A **snapshot probe** (`Gauge`) is one look at the primary: its snapshot and, read after it, its WAL
+//!   position. The probe is **settled** for a database when every commit of that database which the snapshot
+//!   sees has come out of the decoder. Only then does it prove anything, and only for callers that wanted it
+//!   before it was sent.
+//! - An **in-flight write set** (doubt) is the time in which a commit may or may not be visible at the
+//!   primary: from the first byte sent that may commit until a settled probe that was sent after the answer.
+//!   An error or a lost connection ends nothing.
+//! - A **boundary** is the state of a settled probe, for a database whose commits are
+//!   [placed](Order::place_commits): a state that the primary has shown, and the commits that it has more
+//!   than the boundary before, each with its **version**. Logical replicas show boundaries and nothing
+//!   between.
 //!
 //! ```text
-//!    client's commit   |--- sent ---- visible? ---- answer |
-//!    doubt             [=====================================================)
-//!    gauge                                                    sent  answered  settled (decoder has caught up)
+//!    client's commit     |--- sent ---- visible? ---- answer |
+//!    in-flight writes    [=====================================================)
+//!    snapshot probe                                           sent  answered  settled (decoder caught up)
 //! ```
 //!
-//! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a standby, a session or
-//! a statement is. See [`Order`].
+//! This crate is pure: it opens nothing, waits for nothing and asks no clock. The crate does not know
+//! standbys, sessions or statements. See [`Order`].
 
 mod boundary;
 mod bugs;

@@ -1,4 +1,5 @@
-//! One state machine of one primary: gauges, slots and what has settled. Doubts are in [`crate::in_flight_writes`].
+//! One state machine of one primary: snapshot probes, slots and settled positions. In-flight write sets are
+//! in [`crate::in_flight_writes`].
 
 use crate::bugs::{Bug, Bugs};
 use crate::commit_placement::keep;
@@ -14,18 +15,22 @@ use std::sync::Arc;
 /// Bounds of an [`Order`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Gauges that are answered and not settled everywhere. When there are more, the one before the newest is never a
-    /// candidate: the oldest settle one after the other, and the newest is always kept.
+    /// Maximum number of snapshot probes that are answered and not settled everywhere. Beyond it, the one
+    /// before the newest is never a candidate: the oldest settle one after the other, and the newest is
+    /// always kept.
     pub max_unsettled_gauges: usize,
-    /// Finished transactions that have not come out. When there are more, databases settle by position once.
+    /// Maximum number of finished transactions that have not come out. Beyond it, databases settle by
+    /// position once.
     pub max_owed_xids: usize,
-    /// Transactions that came out and that no gauge has seen finished. When there are more, the same.
+    /// Maximum number of transactions that came out and that no snapshot probe has seen finished. Beyond it,
+    /// the same.
     pub max_out_xids: usize,
-    /// Doubts of one database that only wait for their gauge. When there are more, they fold into one: everything of
-    /// that database is in doubt until the last one's gauge has settled.
+    /// Maximum number of in-flight write sets of one database that only wait for their snapshot probe. Beyond
+    /// it, they fold into one: everything of that database is in flight until the last one's probe has
+    /// settled.
     pub max_ending_doubts: usize,
-    /// Commits of one database that wait for their version, or whose boundary nobody has taken. When there are more, the
-    /// run of the order ends: see [`Order::run`].
+    /// Maximum number of commits of one database that wait for their version, or whose boundary was not
+    /// taken. Beyond it, the run of the order ends: see [`Order::run`].
     pub max_waiting_commits: usize,
     /// For the simulator's tests of its checkers.
     pub bugs: Bugs,
@@ -44,23 +49,25 @@ impl Default for Options {
     }
 }
 
-/// What one primary has shown.
+/// The order in which one primary has shown its commits.
 ///
 /// Invariants:
-/// - Gauges are sent one at a time; who wants one gets one that is sent later than the wish.
-/// - Answered gauges of one life are ordered: each sees all that the one before it saw, and its position is not lower.
-/// - A gauge is settled for a database only if every commit of that database which it sees was given to
-///   [`decoded`](Order::decoded) in this life, or had been shown before the slot's first position.
-/// - A doubt ends only when a gauge has settled for its database that was wanted after its answer (or after its backend
-///   was gone); until then [`in_doubt`](Order::in_doubt) finds it.
-/// - Until [`orphans_gone`](Order::orphans_gone) was said in this life, and a gauge wanted after it has settled, all of
-///   a database is in doubt: backends of an earlier Consort may still be committing.
-/// - Where commits are placed, each gauge that settles ends in a boundary: what it sees and no earlier one saw gets its
-///   versions, in the order of the log.
-/// - A new incarnation voids gauges, positions, what had settled, and what had not been placed.
+/// - Snapshot probes are sent one at a time; a caller that wants one gets one that is sent later than the
+///   wish.
+/// - Answered probes of one incarnation are ordered: each sees all that the one before it saw, and its
+///   position is not lower.
+/// - A probe is settled for a database only if every commit of that database which it sees was given to
+///   [`decoded`](Order::decoded) in this incarnation, or had been shown before the slot's first position.
+/// - An in-flight write set ends only when a probe has settled for its database that was wanted after its
+///   answer (or after its backend was gone); until then [`in_doubt`](Order::in_doubt) finds it.
+/// - Until [`orphans_gone`](Order::orphans_gone) was said in this incarnation, and a probe wanted after it
+///   has settled, all of a database is in flight: backends of an earlier Consort may still be committing.
+/// - If commits are placed, each probe that settles ends in a boundary: commits that it sees and no earlier
+///   one saw get their versions, in the order of the WAL.
+/// - A new incarnation voids probes, positions, settled state, and commits that had not been placed.
 ///
-/// Bounds: those of [`Options`]; open doubts are as many as sessions that write, lost ones as many as backends that
-/// live; databases are as many as the primary has.
+/// Bounds: those of [`Options`]; open write sets are as many as sessions that write, lost ones as many as
+/// backends that live; databases are as many as the primary has.
 #[derive(Debug)]
 pub struct Order {
     pub(crate) options: Options,
@@ -68,7 +75,7 @@ pub struct Order {
     life: u64,
     here: bool,
     pub(crate) gauging: Gauging,
-    /// Answered gauges that are not yet settled for every followed database, ascending.
+    /// Answered snapshot probes that are not yet settled for every followed database, ascending.
     answered: VecDeque<(GaugeNumber, Arc<Gauge>)>,
     owed: Owed,
     pub(crate) databases: BTreeMap<DatabaseId, Database>,
@@ -76,14 +83,14 @@ pub struct Order {
     pub(crate) last_doubt: u64,
     /// Wanted when the orphans were said to be gone.
     pub(crate) without_orphans: Option<GaugeNumber>,
-    /// What nobody has taken.
+    /// Boundaries that were not taken yet.
     pub(crate) boundaries: Vec<Boundary>,
     pub(crate) last_run: RunNumber,
     pub(crate) counts: Counts,
 }
 
 impl Order {
-    /// Nothing is known: no primary, no slot, and everything is in doubt.
+    /// Nothing is known: no primary, no slot, and everything is in flight.
     pub fn new(options: Options) -> Order {
         Order {
             options,
@@ -103,12 +110,14 @@ impl Order {
         }
     }
 
-    /// The primary is connected, and this is its life. If it is another one than before, gauges, positions and what had
-    /// settled are void: a crashed primary gives identities and positions of unflushed commits a second time. Slots
-    /// must be opened anew, and everything is in doubt until [`orphans_gone`](Order::orphans_gone).
+    /// The primary is connected, and this is its incarnation. If it is another one than before, probes,
+    /// positions and settled state are void: a crashed primary gives identities and positions of unflushed
+    /// commits a second time. Slots must be opened again, and everything is in flight until
+    /// [`orphans_gone`](Order::orphans_gone).
     ///
-    /// Open and lost doubts stay: one may have been begun on a connection to the new life before we were told of it.
-    /// Their sessions report the loss and the end of their backends as ever, and a gauge of the new life ends them.
+    /// Open and lost write sets stay: one may have been begun on a connection to the new incarnation before
+    /// it was reported to us. Their sessions report the loss and the end of their backends as ever, and a
+    /// probe of the new incarnation ends them.
     pub fn incarnate(&mut self, incarnation: Incarnation) {
         self.here = true;
         if self.incarnation.replace(incarnation) == Some(incarnation) {
@@ -132,8 +141,8 @@ impl Order {
         self.check();
     }
 
-    /// The connections to the primary are lost. The gauge in flight will not be answered and none can be sent until
-    /// [`incarnate`](Order::incarnate); what had settled stays, and so does every doubt.
+    /// The connections to the primary are lost. The probe in flight will not be answered and none can be sent
+    /// until [`incarnate`](Order::incarnate); settled state stays, and so does every in-flight write set.
     pub fn primary_lost(&mut self) {
         self.here = false;
         self.lose_in_flight();
@@ -144,23 +153,25 @@ impl Order {
         self.incarnation
     }
 
-    /// Changes whenever all that had settled became void: what was derived from an earlier life is void too.
+    /// Number that changes whenever all settled state became void: state derived under an earlier number is
+    /// void too.
     pub fn life(&self) -> u64 {
         self.life
     }
 
-    /// Whether gauges can be sent.
+    /// True if snapshot probes can be sent.
     pub fn primary_here(&self) -> bool {
         self.here
     }
 
-    /// Wants a gauge that is sent after this call: it joins the waiting one, never the one in flight. Any settled gauge
-    /// whose number is not lower serves.
+    /// Wants a snapshot probe that is sent after this call: it joins the waiting one, never the one in
+    /// flight. Any settled probe whose number is not lower serves.
     pub fn want_gauge(&mut self) -> GaugeNumber {
         self.gauging.want()
     }
 
-    /// The gauge that must be sent now: one is wanted, and none is in flight. It counts as sent from here on.
+    /// The snapshot probe that must be sent now: one is wanted, and none is in flight. The probe counts as
+    /// sent from here on.
     pub fn gauge_to_send(&mut self) -> Option<GaugeNumber> {
         if !self.here {
             return None;
@@ -170,10 +181,10 @@ impl Order {
         Some(number)
     }
 
-    /// The primary answered the gauge in flight.
+    /// The primary answered the snapshot probe in flight.
     ///
     /// # Errors
-    /// The gauge is void and proves nothing; it is wanted again. See [`Void`] for what the caller does.
+    /// The probe is void and proves nothing; it is wanted again. See [`Void`] for the caller's reaction.
     pub fn gauge_answered(&mut self, number: GaugeNumber, gauge: Gauge) -> Result<(), Void> {
         if let Err(void) = self.admit(number, &gauge) {
             self.counts.gauges_void += 1;
@@ -193,24 +204,25 @@ impl Order {
         Ok(())
     }
 
-    /// The gauge in flight will not be answered. Those who waited for it wait for the next. Nothing happens if it is
-    /// not the one in flight.
+    /// The snapshot probe in flight will not be answered. Callers that waited for it wait for the next.
+    /// Nothing happens if it is not the one in flight.
     pub fn gauge_lost(&mut self, number: GaugeNumber) {
         if self.gauging.in_flight() == Some(number) {
             self.lose_in_flight();
         }
     }
 
-    /// The gauge that was answered last. By itself it proves nothing.
+    /// The snapshot probe that was answered last. Alone it proves nothing.
     pub fn newest_gauge(&self) -> Option<(GaugeNumber, &Gauge)> {
         self.owed.newest()
     }
 
     /// The decoder of a database begins at `from`, in a slot that was used before.
     ///
-    /// Contract: every commit whose record starts below `from` had been shown by the primary. (Confirm to the slot no
-    /// position above a decoded commit that no settled gauge has seen.) If positions are missing between what was
-    /// decoded before and `from`, this is as if the slot had been [created](Order::slot_created).
+    /// Contract: every commit whose record starts below `from` had been shown by the primary. (Confirm to the
+    /// slot no position above a decoded commit that no settled probe has seen.) If positions are missing
+    /// between the earlier decoded position and `from`, this is as if the slot had been
+    /// [created](Order::slot_created).
     pub fn slot_opened(&mut self, database: DatabaseId, from: Lsn) {
         match self.position(database) {
             Some(decoded) if decoded < from => self.begin(database, from, true),
@@ -251,7 +263,7 @@ impl Order {
         self.settle();
     }
 
-    /// The decoder's connection has ended. What was decoded stays decoded.
+    /// The decoder's connection has ended. Decoded commits stay decoded.
     pub fn slot_closed(&mut self, database: DatabaseId) {
         if let Some(database) = self.databases.get_mut(&database) {
             database.open = false;
@@ -259,7 +271,7 @@ impl Order {
         self.settle();
     }
 
-    /// The database is gone, with its slot and its doubts.
+    /// The database is gone, with its slot and its in-flight write sets.
     pub fn database_dropped(&mut self, database: DatabaseId) {
         self.databases.remove(&database);
         self.boundaries.retain(|boundary| boundary.database != database);
@@ -267,8 +279,9 @@ impl Order {
         self.settle();
     }
 
-    /// A commit came out of its database's slot. Whether it is new: one that came out before, or of a database without
-    /// a slot, changes nothing. (A slot that is opened again repeats what was not confirmed.)
+    /// A commit came out of its database's slot. Returns true if it is new: a commit that came out before, or
+    /// of a database without a slot, changes nothing. (A slot that is opened again repeats what was not
+    /// confirmed.)
     pub fn decoded(&mut self, commit: &Commit) -> bool {
         let limits = self.limits();
         let Some(database) = self.databases.get_mut(&commit.database) else { return false };
@@ -298,27 +311,28 @@ impl Order {
         }
     }
 
-    /// How far the database's slot is decoded; `None` if it had none in this life.
+    /// Decoded position of the database's slot; `None` if it had no slot in this incarnation.
     pub fn position(&self, database: DatabaseId) -> Option<Lsn> {
         Some(self.databases.get(&database)?.decoded?.get())
     }
 
-    /// How many commits of the database came out in this life.
+    /// Number of commits of the database that came out in this incarnation.
     pub fn commits(&self, database: DatabaseId) -> u64 {
         self.databases.get(&database).map_or(0, |database| database.commits)
     }
 
-    /// Whether every commit that a gauge with this position can see has come out of the database's slot.
+    /// True if every commit that a snapshot probe with this position can see has come out of the database's
+    /// slot.
     pub fn decoded_past(&self, database: DatabaseId, insert_lsn: Lsn) -> bool {
         self.databases.get(&database).is_some_and(|database| database.decoded_past(insert_lsn))
     }
 
-    /// Whether the database's decoder is connected.
+    /// True if the database's decoder is connected.
     pub fn followed(&self, database: DatabaseId) -> bool {
         self.databases.get(&database).is_some_and(|database| database.open)
     }
 
-    /// The newest gauge that is settled for the database: all that it sees there has come out.
+    /// The newest snapshot probe that is settled for the database: all that it sees there has come out.
     pub fn settled(&self, database: DatabaseId) -> Option<(GaugeNumber, &Gauge)> {
         let (number, gauge) = self.databases.get(&database)?.settled.as_ref()?;
         Some((*number, gauge))
@@ -353,7 +367,7 @@ impl Order {
         self.counts.gauges_lost += u64::from(self.gauging.lost());
     }
 
-    /// Whether this answer is a gauge of this life that follows the one before it.
+    /// Checks that this answer is a snapshot probe of this incarnation that follows the one before it.
     fn admit(&mut self, number: GaugeNumber, gauge: &Gauge) -> Result<(), Void> {
         if !self.gauging.came(number) {
             return Err(Void::NotInFlight);
@@ -373,7 +387,8 @@ impl Order {
         Ok(())
     }
 
-    /// Moves each database's settled gauge as far as it goes, and ends the doubts that waited for it.
+    /// Moves each database's settled snapshot probe as far as it goes, and ends the in-flight write sets that
+    /// waited for it.
     fn settle(&mut self) {
         let bugs = self.options.bugs;
         let furthest =
@@ -381,7 +396,8 @@ impl Order {
         let past = bugs.has(Bug::OtherDatabaseCountsAsOut).then_some(furthest).flatten();
         let mut ended = Vec::new();
         for (id, database) in &mut self.databases {
-            // Once more after each step: what settled by position may let the quick rule go on from there.
+            // Once more after each step: a probe that settled by position may let the quick rule go on from
+            // there.
             while let Some((place, quick)) = candidate(&self.answered, &self.owed, database, &bugs, past) {
                 let (number, gauge) = &self.answered[place];
                 if !database.grown_up(*number, gauge) {
@@ -394,7 +410,7 @@ impl Order {
                     let before = database.settled_number().unwrap_or(*number);
                     self.counts.xids_never_out += self.owed.count(before, *number);
                 }
-                assert!(database.settled_number() < Some(*number), "what has settled moves forward");
+                assert!(database.settled_number() < Some(*number), "the settled gauge moves forward");
                 database.settled = Some((*number, gauge.clone()));
                 let decoded = database.decoded.map_or(Lsn::ZERO, Watermark::get);
                 for boundary in database.placing.settled(*id, (*number, gauge), decoded, &bugs) {
@@ -411,7 +427,8 @@ impl Order {
         self.check();
     }
 
-    /// Gauges that every followed database has settled are needed no more, nor what finished before them.
+    /// Forgets snapshot probes that every followed database has settled, and the transactions that finished
+    /// before them.
     fn forget_settled(&mut self) {
         let mut followed = self.databases.values().filter(|database| database.open).peekable();
         if followed.peek().is_none() {
@@ -442,14 +459,14 @@ impl Order {
             "bound of identities"
         );
         for database in self.databases.values() {
-            assert!(database.settled_number() <= newest, "what has settled was answered");
+            assert!(database.settled_number() <= newest, "a settled gauge was answered");
             assert!(database.ending.len() <= self.options.max_ending_doubts, "bound of ending doubts");
         }
     }
 }
 
-/// The newest answered gauge that is settled for the database and newer than the last one, and whether the quick rule
-/// alone would have said so.
+/// The newest answered snapshot probe that is settled for the database and newer than the last one, and
+/// whether the quick rule alone would have said so.
 fn candidate(
     answered: &VecDeque<(GaugeNumber, Arc<Gauge>)>,
     owed: &Owed,

@@ -1,27 +1,28 @@
-//! Gauges and their numbers: one is in flight, one is waiting, and nobody joins the one in flight.
+//! Snapshot probes and their numbers: one is in flight, one is waiting, and no wish joins the one in flight.
 
 use crate::bugs::{Bug, Bugs};
 use history::{Incarnation, Lsn, Snapshot};
 use std::fmt;
 
-/// One look at the primary: `SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery()`. What a
-/// server in recovery answers is never a gauge: its snapshot omits running transactions.
+/// One snapshot probe of the primary:
+/// `SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery()`. The answer of a server
+/// in recovery is never a probe: its snapshot omits running transactions.
 ///
-/// The position is evaluated after the snapshot, so the record of every commit that the snapshot sees ends at or below
-/// it.
+/// The position is evaluated after the snapshot, so the record of every commit that the snapshot sees ends at
+/// or below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gauge {
     /// The life of the server that answered.
     pub incarnation: Incarnation,
-    /// Which transactions had finished.
+    /// Snapshot: the transactions that had finished.
     pub snapshot: Snapshot,
-    /// Where the log ended, flushed or not.
+    /// End of the WAL, flushed or not.
     pub insert_lsn: Lsn,
 }
 
 impl Gauge {
-    /// Whether this look can have been taken after `earlier` at the same server: nothing that was finished is
-    /// unfinished, and the log has not become shorter.
+    /// True if this probe can have been taken after `earlier` at the same server: nothing that was finished
+    /// is unfinished, and the WAL has not become shorter.
     pub(crate) fn follows(&self, earlier: &Gauge) -> bool {
         let (before, now) = (&earlier.snapshot, &self.snapshot);
         self.insert_lsn >= earlier.insert_lsn
@@ -30,8 +31,8 @@ impl Gauge {
     }
 }
 
-/// The place of a gauge in the order of sending. Who wants a gauge gets the number of one that is sent after the wish;
-/// any settled gauge with this number or a higher one serves the wish.
+/// The place of a snapshot probe in the order of sending. A caller that wants a probe gets the number of one
+/// that is sent after the wish; any settled probe with this number or a higher one serves the wish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GaugeNumber(u64);
 
@@ -46,7 +47,7 @@ impl GaugeNumber {
         self.0
     }
 
-    /// The number of the gauge sent after this one.
+    /// The number of the snapshot probe sent after this one.
     #[must_use]
     pub(crate) const fn next(self) -> GaugeNumber {
         GaugeNumber(self.0 + 1)
@@ -59,32 +60,34 @@ impl fmt::Display for GaugeNumber {
     }
 }
 
-/// Why an answered gauge was thrown away. It is wanted again by itself.
+/// Reason why an answered snapshot probe was thrown away. The probe is wanted again automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Void {
-    /// It is not the one in flight: its loss was reported before, or its server's.
+    /// The answer is not of the probe in flight: its loss was reported before, or its server's.
     NotInFlight,
-    /// It was answered by another life of the server than the one that we are connected to: read the incarnation anew.
+    /// The answer came from another incarnation of the server than the one that we are connected to: read the
+    /// incarnation again.
     OtherIncarnation,
-    /// It saw less than a gauge before it: this cannot be the same server. Read the incarnation anew.
+    /// The answer saw less than a probe before it: this cannot be the same server. Read the incarnation
+    /// again.
     Backwards,
 }
 
 impl fmt::Display for Void {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Void::NotInFlight => "the gauge is not the one in flight",
-            Void::OtherIncarnation => "the gauge was answered by another incarnation of the primary",
-            Void::Backwards => "the gauge saw less than the one before it",
+            Void::NotInFlight => "the probe is not the one in flight",
+            Void::OtherIncarnation => "another incarnation of the primary answered the probe",
+            Void::Backwards => "the probe saw less than the one before it",
         })
     }
 }
 
 impl std::error::Error for Void {}
 
-/// Which gauge is under way.
+/// Probe that is under way.
 ///
-/// Invariant: what is in flight is the one sent last.
+/// Invariant: the probe in flight is the one sent last.
 #[derive(Debug, Default)]
 pub(crate) struct Gauging {
     sent: GaugeNumber,
@@ -98,7 +101,7 @@ impl Gauging {
         Gauging { bugs, ..Gauging::default() }
     }
 
-    /// The number of a gauge that will be sent after now.
+    /// The number of a snapshot probe that will be sent after now.
     pub(crate) fn want(&mut self) -> GaugeNumber {
         if self.bugs.has(Bug::JoinGaugeInFlight) && self.in_flight {
             return self.sent;
@@ -116,7 +119,7 @@ impl Gauging {
         Some(self.sent)
     }
 
-    /// An answer came for this number. Whether it was the one in flight.
+    /// An answer came for this number. Returns true if it was the one in flight.
     pub(crate) fn came(&mut self, number: GaugeNumber) -> bool {
         let expected = self.in_flight && number == self.sent;
         if expected {
@@ -125,7 +128,8 @@ impl Gauging {
         expected
     }
 
-    /// What is in flight will not come; those who waited for it wait for the next. Whether there was one.
+    /// The probe in flight will not come; callers that waited for it wait for the next. Returns true if there
+    /// was one.
     pub(crate) fn lost(&mut self) -> bool {
         let was = std::mem::take(&mut self.in_flight);
         self.wanted |= was;

@@ -6,11 +6,12 @@ use history::{Commit, DatabaseId, Lsn, Version, Watermark};
 use std::mem;
 
 impl Order {
-    /// The database's commits get versions from here on, and each gauge that settles for it ends in a boundary.
+    /// The database's commits get versions from here on, and each snapshot probe that settles for it ends in
+    /// a boundary.
     ///
-    /// Said before the slot is opened, the [run](Order::run) has all that the slot gives. Said later it begins where the
-    /// slot has come to: its first boundary waits for a gauge that sees all that came out before. Does nothing if it was
-    /// said before.
+    /// If called before the slot is opened, the [run](Order::run) has all that the slot gives. If called
+    /// later, the run begins at the slot's current position: its first boundary waits for a probe that sees
+    /// all that came out before. Does nothing if it was called before.
     pub fn place_commits(&mut self, database: DatabaseId) {
         let of = self.databases.entry(database).or_default();
         if mem::replace(&mut of.placing.on, true) {
@@ -23,7 +24,8 @@ impl Order {
         }
     }
 
-    /// Nobody needs versions of the database any more: what waited for one is forgotten, and so is what nobody has taken.
+    /// Ends versions of the database: commits that waited for one are forgotten, and so are boundaries that
+    /// were not taken.
     pub fn place_no_commits(&mut self, database: DatabaseId) {
         let Some(of) = self.databases.get_mut(&database) else { return };
         of.placing.on = false;
@@ -32,10 +34,10 @@ impl Order {
         self.boundaries.retain(|boundary| boundary.database != database);
     }
 
-    /// The stretch of the order that the database's boundaries are in. `None`: none is given, because nobody asked, or
-    /// there is no slot in this life, or too many commits waited ([`max_waiting_commits`](crate::Options)). In the last
-    /// case nothing is lost, for the slot keeps what no replica shows: [`forget_slot`](Order::forget_slot), and open it
-    /// again.
+    /// The run of the order that the database's boundaries are in. `None`: there is no run, because no caller
+    /// asked, or there is no slot in this incarnation, or too many commits waited
+    /// ([`max_waiting_commits`](crate::Options)). In the last case nothing is lost, for the slot keeps what
+    /// no replica shows: [`forget_slot`](Order::forget_slot), and open it again.
     pub fn run(&self, database: DatabaseId) -> Option<RunNumber> {
         Some(self.databases.get(&database)?.placing.run.as_ref()?.number)
     }
@@ -45,34 +47,36 @@ impl Order {
         self.databases.get(&database).map_or(Version::ZERO, |database| database.placing.newest)
     }
 
-    /// Commits of all databases that have come out and have no version, and runs without a boundary. As long as there are
-    /// any, want a gauge now and then: a commit that hangs, and is shown at last, is seen by nobody else, and what the first
-    /// gauge of a run saw running may end without a trace.
+    /// Commits of all databases that have come out and have no version, and runs without a boundary. As long
+    /// as there are any, want a snapshot probe now and then: a commit that hangs, and is shown at last, is
+    /// found only by a probe, and transactions that ran in the first probe of a run may end without a trace.
     pub fn waiting(&self) -> usize {
         let runs = self.databases.values().filter_map(|database| database.placing.run.as_ref());
         runs.map(|run| run.waiting.len() + usize::from(run.resume.is_none())).sum()
     }
 
-    /// Whoever copies the primary under a snapshot taken after this call may be fed from here: every commit whose record
-    /// starts below had been shown. `None` before the first boundary of the run: no copy can be fed yet.
+    /// Position from which a copy of the primary may be fed, if its snapshot was taken after this call: every
+    /// commit whose record starts below had been shown. `None` before the first boundary of the run: no copy
+    /// can be fed yet.
     pub fn resume(&self, database: DatabaseId) -> Option<Lsn> {
         self.databases.get(&database)?.placing.run.as_ref()?.resume
     }
 
-    /// The boundaries that nobody has taken, of all databases, the oldest first.
+    /// The boundaries that were not taken, of all databases, the oldest first.
     pub fn boundaries(&self) -> &[Boundary] {
         &self.boundaries
     }
 
-    /// Takes them. Of several that have no commits and follow each other in one database, the newest is given.
+    /// Takes the boundaries. If several without commits follow each other in one database, the newest is
+    /// given.
     pub fn take_boundaries(&mut self) -> Vec<Boundary> {
         self.databases.values_mut().for_each(|database| database.placing.untaken = 0);
         mem::take(&mut self.boundaries)
     }
 
-    /// What came out of the database's slot is forgotten, as if it had none in this life: when it is opened again, where
-    /// it was confirmed, all comes out anew and gets new versions. For replicas that need commits which nobody keeps any
-    /// more.
+    /// Forgets the commits of the database's slot, as if it had none in this incarnation: when it is opened
+    /// again, where it was confirmed, all comes out again and gets new versions. For replicas that need
+    /// commits which are no longer kept.
     pub fn forget_slot(&mut self, database: DatabaseId) {
         let next = self.gauging.want();
         let Some(of) = self.databases.get_mut(&database) else { return };

@@ -1,4 +1,4 @@
-//! As whom the servers run: PostgreSQL refuses root.
+//! The system account under which the servers run: PostgreSQL refuses root.
 
 use crate::Error;
 use std::io::Write;
@@ -7,25 +7,25 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The system user under whom PostgreSQL's programs run.
+/// The system user that runs PostgreSQL's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// Our own.
+    /// The account of this process.
     Ourselves,
-    /// Another: we are root.
+    /// Another account: this process runs as root.
     Other {
-        /// Its user number.
+        /// User number of the account.
         uid: u32,
-        /// Its group number.
+        /// Group number of the account.
         gid: u32,
     },
 }
 
 impl Account {
-    /// Ourselves, or, as root, the system's user `postgres`.
+    /// Returns the account of this process, or, as root, the system's user `postgres`.
     ///
     /// # Errors
-    /// [`Error::Setup`] if we are root and there is no such user.
+    /// [`Error::Setup`] if this process runs as root and there is no such user.
     pub fn find() -> Result<Account, Error> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Account::Ourselves);
@@ -33,8 +33,8 @@ impl Account {
         Ok(Account::Other { uid: number("-u")?, gid: number("-g")? })
     }
 
-    /// A command that runs under this account, in a folder that it can enter, without our standard input. Where it is another's
-    /// our home is not its own: libpq looks there for certificates.
+    /// Returns a command that runs under this account, in a folder that it can enter, without our standard
+    /// input. For another account our home is not its own: libpq looks there for certificates.
     pub fn command(self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").stdin(std::process::Stdio::null());
@@ -44,7 +44,7 @@ impl Account {
         command
     }
 
-    /// Makes a folder of ours for folders of this account, which can only pass through.
+    /// Makes a folder of this process for folders of this account, which can only pass through.
     ///
     /// # Errors
     /// [`Error::Setup`] with the folder's name.
@@ -52,33 +52,38 @@ impl Account {
         use std::os::unix::fs::PermissionsExt;
         let made = std::fs::create_dir_all(folder)
             .and_then(|()| std::fs::set_permissions(folder, PermissionsExt::from_mode(0o711)));
-        made.map_err(|error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display())))
+        made.map_err(|error| {
+            Error::Setup(format!("cannot create the directory {}: {error}", folder.display()))
+        })
     }
 
-    /// A new folder of this account where others may make folders, too: none may be there.
+    /// Makes a new folder of this account where others may make folders, too. An existing one is an error.
     ///
     /// # Errors
     /// [`Error::Setup`] with the folder's name.
     pub fn make_new_folder(self, folder: &Path) -> Result<(), Error> {
         let made = std::fs::DirBuilder::new().mode(0o700).create(folder);
-        made.map_err(|error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display())))?;
+        made.map_err(|error| {
+            Error::Setup(format!("cannot create the directory {}: {error}", folder.display()))
+        })?;
         self.own(folder)
     }
 
-    /// Makes a folder that belongs to this account and that nobody else but root can enter.
+    /// Makes a folder that belongs to this account. Only this account and root can enter it.
     ///
     /// # Errors
     /// [`Error::Setup`] with the folder's name.
     pub fn make_folder(self, folder: &Path) -> Result<(), Error> {
         use std::os::unix::fs::PermissionsExt;
-        let wrong = |error| Error::Setup(format!("cannot make the folder {}: {error}", folder.display()));
+        let wrong =
+            |error| Error::Setup(format!("cannot create the directory {}: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(wrong)?;
         std::fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).map_err(wrong)?;
         self.own(folder)
     }
 
-    /// Writes a file in a folder of this account, as this account: whoever has that account may have put a link there that leads
-    /// elsewhere. What the file holds already stays in front if `appended`.
+    /// Writes a file in a folder of this account, as this account: a process of that account may have put a
+    /// link there that leads elsewhere. If `appended`, the existing content of the file stays in front.
     ///
     /// # Errors
     /// [`Error::Setup`] with the file's name.
@@ -101,21 +106,22 @@ impl Account {
         }
     }
 
-    /// Gives a folder to this account. Its own folder must be ours.
+    /// Gives a folder to this account. The folder around it must belong to this process.
     fn own(self, path: &Path) -> Result<(), Error> {
         let Account::Other { uid, gid } = self else { return Ok(()) };
         std::os::unix::fs::chown(path, Some(uid), Some(gid))
-            .map_err(|error| Error::Setup(format!("cannot give {} to its user: {error}", path.display())))
+            .map_err(|error| Error::Setup(format!("cannot change the owner of {}: {error}", path.display())))
     }
 
-    /// Whether this account can enter a folder.
+    /// Returns true if this account can enter a folder.
     pub fn can_enter(self, folder: &Path) -> bool {
         let mut test = self.command(Path::new("test"));
         test.arg("-x").arg(folder).status().is_ok_and(|status| status.success())
     }
 }
 
-/// The user's or group's number of `postgres`, as the system knows it (also when it is no line of /etc/passwd).
+/// Returns the user's or group's number of `postgres`, as the system knows it (also when it is no line of
+/// /etc/passwd).
 fn number(which: &str) -> Result<u32, Error> {
     let missing = || {
         Error::Setup(

@@ -1,4 +1,5 @@
-//! Where a server is and who asks: the same for control queries, gauges, watchers and decoders.
+//! Address of a server and the role that logs in: the same for control queries, snapshot probes, watchers and
+//! decoders.
 
 use crate::Error;
 use crate::error::NO_PASSWORD;
@@ -14,18 +15,18 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{AsyncMessage, Config, Connection, NoTls, Notification, SimpleQueryMessage};
 
-/// Connecting and logging in take no longer than this: a server under load makes a process for each, and that may last.
+/// Maximum time to connect and log in: a server under load makes a process for each, and that may last.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// The application name of every connection that is Consort's own business.
+/// Application name of Consort's own connections.
 pub const APPLICATION_NAME: &str = "consort";
 
-/// Where a server listens.
+/// Address on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     /// A folder with its Unix socket.
     Socket(PathBuf),
-    /// A name or an address to reach by TCP.
+    /// A name or an address for TCP.
     Name(String),
 }
 
@@ -41,36 +42,36 @@ impl fmt::Display for Host {
 /// A server, a role and a database.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Where the server listens.
+    /// Address on which the server listens.
     pub host: Host,
-    /// Its port; with a Unix socket the number in the socket's name.
+    /// Port of the server; with a Unix socket the number in the socket's name.
     pub port: u16,
-    /// The role.
+    /// Role of the log-in.
     pub user: String,
-    /// Its password, if the server asks for one.
+    /// Password of the role, if the server asks for one.
     pub password: Option<String>,
-    /// The file that passwords come from, for what a person is told.
+    /// The file that passwords come from, for messages to a person.
     pub password_file: Option<PathBuf>,
     /// The database.
     pub database: String,
-    /// How the connection is encrypted, if it goes over TCP and the server speaks TLS; a Unix socket needs nothing.
+    /// Encryption of the connection, if it goes over TCP and the server speaks TLS; a Unix socket needs none.
     pub tls: Option<Tls>,
 }
 
 impl Address {
-    /// The same server and role, another database.
+    /// Returns the address with the same server and role, and another database.
     #[must_use]
     pub fn with_database(&self, database: &str) -> Address {
         Address { database: database.to_owned(), ..self.clone() }
     }
 
-    /// The same server and database, another role.
+    /// Returns the address with the same server and database, and another role.
     #[must_use]
     pub fn with_user(&self, user: &str) -> Address {
         Address { user: user.to_owned(), ..self.clone() }
     }
 
-    /// Host, port and encryption, if TLS is asked for there.
+    /// Returns host, port and encryption, if the address has TLS.
     pub fn encrypted(&self) -> Option<(&str, u16, &Tls)> {
         match (&self.host, &self.tls) {
             (Host::Name(name), Some(tls)) => Some((name, self.port, tls)),
@@ -78,12 +79,12 @@ impl Address {
         }
     }
 
-    /// The server asks for a password, and none is known.
+    /// Error: the server asks for a password, and none is known.
     pub(crate) fn lacks_password(&self) -> Error {
         Error::NoPassword { role: self.user.clone(), file: self.password_file.clone() }
     }
 
-    /// The path of the Unix socket, if it is one.
+    /// Path of the Unix socket, if the address has one.
     pub fn socket(&self) -> Option<PathBuf> {
         match &self.host {
             Host::Socket(folder) => Some(folder.join(format!(".s.PGSQL.{}", self.port))),
@@ -91,7 +92,7 @@ impl Address {
         }
     }
 
-    /// The same for tokio-postgres.
+    /// Returns the address as a configuration of tokio-postgres.
     pub fn config(&self) -> Config {
         let mut config = Config::new();
         match &self.host {
@@ -114,16 +115,17 @@ impl fmt::Display for Address {
     }
 }
 
-/// The same: what prints an address prints no password.
+/// Prints `user@host:port/database`, without the password.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A connection for occasional queries: preparing a database, loading catalogs, comparing nodes. It ends when dropped.
+/// A connection for occasional queries: preparing a database, loading catalogs, comparing nodes. The
+/// connection ends when this is dropped.
 ///
-/// It is the client of tokio-postgres together with the task that drives it.
+/// Consists of the client of tokio-postgres and the task that drives it.
 pub struct Control {
     client: tokio_postgres::Client,
     driver: tokio::task::JoinHandle<()>,
@@ -133,15 +135,16 @@ impl Control {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::NotReady`], or [`Error::Refused`] for a log-in that the server does not allow.
+    /// [`Error::Unreachable`], [`Error::NotReady`], or [`Error::Refused`] for a log-in that the server does
+    /// not allow.
     pub async fn connect(address: &Address) -> Result<Control, Error> {
         let mut config = address.config();
         config.options(format!("{OWN_DEFAULTS} {OWN_NAMES}"));
         Control::with(address, config, None).await
     }
 
-    /// The same; what it hears on the channels to which it listens comes out there, before the answer to whatever is asked
-    /// behind it. That closes when the connection ends.
+    /// Connects and logs in. Notifications on the channels to which the connection listens come out of the
+    /// receiver, before the answer to any later query. The receiver closes when the connection ends.
     ///
     /// # Errors
     /// As [`Control::connect`].
@@ -154,7 +157,7 @@ impl Control {
         Control::with(address, config, Some(heard)).await
     }
 
-    /// The same, but names mean what they mean to any client.
+    /// Connects and logs in with the name resolution of an ordinary client.
     ///
     /// # Errors
     /// As [`Control::connect`].
@@ -162,7 +165,7 @@ impl Control {
         Control::with(address, address.config(), None).await
     }
 
-    /// The attempts have places of their own: they are large, and every future that may connect would be as large.
+    /// Connects. The attempts are boxed: they are large, and every future that may connect would be as large.
     async fn with(
         address: &Address,
         mut config: Config,
@@ -175,14 +178,14 @@ impl Control {
         };
         let attempt = async {
             let stream = tls.connect(host, port).await?;
-            // The encryption is ours already.
+            // The stream is already encrypted by Consort.
             Ok(config.ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await?)
         };
         let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
         Ok(Control { client, driver: tokio::spawn(driven(connection, heard)) })
     }
 
-    /// The rows of all statements in this text, by the simple protocol: each value as text.
+    /// Returns the rows of all statements in this text, by the simple protocol: each value as text.
     ///
     /// # Errors
     /// As every query.
@@ -205,11 +208,11 @@ where
     while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
         match (message, &heard) {
             (Ok(AsyncMessage::Notification(notification)), Some(heard)) => {
-                // Who wants none any more ends the connection.
+                // A dropped receiver ends the connection.
                 let _ = heard.send(notification);
             }
             (Ok(_), _) => {}
-            (Err(error), _) => return tracing::debug!(%error, "a control connection ended"),
+            (Err(error), _) => return tracing::debug!(%error, "control connection ended"),
         }
     }
 }

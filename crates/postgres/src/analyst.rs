@@ -1,15 +1,16 @@
-//! What PostgreSQL itself says that a statement touches: the analysed and rewritten query tree, which a mere Parse sends
-//! as a notice when the session asks for it. Nothing is executed, nothing is written.
+//! PostgreSQL's own analysis of a statement's footprint: the analysed and rewritten query tree, which a mere
+//! Parse sends as a notice on request. Nothing is executed, nothing is written.
 //!
-//! The connection is a superuser's and takes on the asking session's settings and role first: names are resolved along
-//! its search path, row-level policies are the role's. Parse waits behind ACCESS EXCLUSIVE locks, so the wait is short
-//! and there are several such connections.
+//! The connection is a superuser's and takes on the asking session's settings and role first: names are
+//! resolved along its search path, row-level policies are the role's. Parse waits for ACCESS EXCLUSIVE locks,
+//! so the wait is short and there are several such connections.
 //!
-//! **No code of clients runs here.** Parse reads text constants as values of their types, and the checks of domains inside
-//! arrays and rows, and the canonical functions of ranges, run with that: any function of theirs could become the superuser
-//! again. A text that may have such a constant is parsed only while no domain's check of the database calls more than
-//! immutable functions of PostgreSQL's own, and no range has a canonical function of somebody's. The lock on `consort.log`,
-//! where every command that makes such a thing has written, keeps it so until the text is parsed.
+//! **No code of clients runs here.** Parse reads text constants as values of their types. The checks of
+//! domains inside arrays and rows, and the canonical functions of ranges, run with that: any such function of
+//! a client could become the superuser again. So a text that may have such a constant is parsed under two
+//! conditions. No domain's check of the database calls more than immutable functions of PostgreSQL's own. No
+//! range has a canonical function of a client's. Every command that makes such an object writes to
+//! `consort.log`, and the lock on that table keeps the conditions until the text is parsed.
 
 use crate::Error;
 use crate::address::Address;
@@ -23,7 +24,8 @@ use statement_analysis::cache::SettingsId;
 use statement_analysis::sql::literal;
 use statement_analysis::template::Described;
 
-/// Makes Parse send its tree, to us and not to the server's log, with every warning, and bounds how long it waits for a lock.
+/// Makes Parse send its tree, to the client and not to the server's log, with every warning. Bounds the wait
+/// for a lock.
 const SETTINGS: &str = "-c client_min_messages=log -c debug_print_rewritten=on -c debug_pretty_print=off \
     -c log_min_messages=fatal -c log_min_error_statement=panic -c log_statement=none \
     -c log_min_duration_statement=-1 -c log_duration=off -c escape_string_warning=on -c lock_timeout=50ms -c statement_timeout=2s";
@@ -31,37 +33,38 @@ const SETTINGS: &str = "-c client_min_messages=log -c debug_print_rewritten=on -
 /// The message of the notice whose detail is the tree.
 const TITLE: &[u8] = b"rewritten parse tree:";
 
-/// What PostgreSQL says of a statement.
+/// PostgreSQL's answer about a statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Analysed {
     /// The list of rewritten query trees, as `nodeToString` writes it. Empty for an empty statement.
     pub trees: String,
-    /// The types of its parameters, by OID.
+    /// OIDs of the parameters' types.
     pub parameters: Vec<u32>,
-    /// Its columns; none if it returns no rows.
+    /// Columns of the result; none if it returns no rows.
     pub columns: Vec<Described>,
-    /// Parse gives its client a notice or a warning.
+    /// True if Parse sends its client a notice or a warning.
     pub warns: bool,
 }
 
 /// A connection that analyses statements.
 pub struct Analyst {
     link: Link,
-    /// The settings that the connection has; unknown at first and after a failure.
+    /// Settings of the connection; unknown at first and after a failure.
     settings: Option<SettingsId>,
-    /// Under which version of the catalog it took them on.
+    /// Version of the catalog under which the connection took them on.
     catalog: u64,
-    /// The database is attached: its DDL writes to the log.
+    /// True if the database is attached: its DDL writes to the log table.
     is_attached: bool,
 }
 
-/// Nobody's DDL is under way, nor begins.
+/// Statement that waits until no DDL runs, and lets none begin.
 const LOCK: &str = "LOCK TABLE consort.log IN SHARE MODE;";
 const IS_ATTACHED: &str = "SELECT pg_catalog.to_regclass('consort.log') IS NOT NULL";
 
-/// Whether reading a constant may run more than immutable functions of PostgreSQL's own, as `consort.is_plain` has it: it takes
-/// no function of a client's to become somebody else (`set_config`) or to run a text (`query_to_xml`). Dependencies on what
-/// initdb made are not written down, so the trees are looked at. No name is resolved by the search path, which is a client's.
+/// Query: true if reading a constant may run more than immutable functions of PostgreSQL's own, as
+/// `consort.is_plain` has it. No function of a client's is needed to become another role (`set_config`) or to
+/// run a text (`query_to_xml`). Dependencies on objects of initdb are not written down, so the trees are
+/// read. No name is resolved by the search path, which is a client's.
 const RUNS_CODE: &str = "\
     SELECT EXISTS ( \
       SELECT 1 FROM pg_catalog.pg_constraint c \
@@ -75,7 +78,7 @@ const RUNS_CODE: &str = "\
     OR EXISTS (SELECT 1 FROM pg_catalog.pg_range r \
       WHERE r.rngcanonical::pg_catalog.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid)";
 
-/// Whether a text may hold a text constant.
+/// Returns true if a text may hold a text constant.
 fn has_text_constant(text: &str) -> bool {
     let bytes = text.as_bytes();
     let opens = |pair: &[u8]| pair[0] == b'$' && !pair[1].is_ascii_digit();
@@ -92,20 +95,21 @@ impl Analyst {
         Ok(Analyst { link, settings: None, catalog: 0, is_attached: false })
     }
 
-    /// The catalog has this version now. With another one memberships of roles may be others, and a process does not look for the
-    /// schemas of its search_path again for that: it takes on the next session's settings anew.
+    /// Notes the catalog's version. Under another version the memberships of roles may differ, but a backend
+    /// does not look for the schemas of its search_path again for that. So the connection takes on the next
+    /// session's settings again.
     pub fn under(&mut self, catalog: u64) {
         if std::mem::replace(&mut self.catalog, catalog) != catalog {
             self.settings = None;
         }
     }
 
-    /// Analyses one statement as a session with these settings would see it. Types of parameters that the client left
-    /// open are 0.
+    /// Analyses one statement as a session with these settings would see it. Types of parameters that the
+    /// client left open are 0.
     ///
     /// # Errors
-    /// [`Error::Refused`]: the statement's own error, a lock that was not free within 50 ms (55P03), or code of clients that
-    /// would run (42501). None says anything about a later attempt.
+    /// [`Error::Refused`]: the statement's own error, a lock that was not free within 50 ms (55P03), or code
+    /// of clients that would run (42501). None says anything about a later attempt.
     pub async fn analyse(
         &mut self,
         settings: &Settings,
@@ -142,7 +146,7 @@ impl Analyst {
             Some("f") => Ok(()),
             _ => Err(Error::Refused {
                 sqlstate: "42501".to_owned(),
-                message: "the check of a domain, or a range, calls what would run as a superuser".to_owned(),
+                message: "cannot analyse the statement: a domain check or a range would run a function as superuser".to_owned(),
             }),
         }
     }
@@ -181,7 +185,7 @@ impl Analyst {
             return Ok(());
         }
         self.settings = None;
-        // The role last: the others may need the rights of the one that logged in.
+        // The role comes last: the others may need the rights of the one that logged in.
         let mut steps = vec![step("role", "none")];
         steps.extend(settings.analysis().map(|(name, value)| step(name, value)));
         steps.extend(settings.effective_role().map(|role| step("role", role)));
@@ -200,7 +204,7 @@ fn local_step(name: &str, value: &str) -> String {
 }
 
 fn set(name: &str, value: &str, local: bool) -> String {
-    // Whatever `standard_conforming_strings` is by now: no backslash is left to be read in two ways.
+    // Independent of `standard_conforming_strings`: no backslash is left to be read in two ways.
     format!("pg_catalog.set_config('{name}', {}, {local})", literal(value))
 }
 
@@ -208,7 +212,7 @@ fn described(field: &Field<'_>) -> Described {
     Described { table: field.table_oid(), attribute: field.column_id(), type_id: field.type_oid() }
 }
 
-/// Whether it is a notice, a warning or an information; what else comes is for the server's log.
+/// Returns true for a notice, a warning or an information; other messages are for the server's log.
 fn is_for_clients(notice: &NoticeResponseBody) -> Result<bool, Error> {
     let severity = |field: &postgres_protocol::message::backend::ErrorField<'_>| {
         Ok(field.type_() == b'V' && matches!(field.value_bytes(), b"NOTICE" | b"WARNING" | b"INFO"))
@@ -216,7 +220,7 @@ fn is_for_clients(notice: &NoticeResponseBody) -> Result<bool, Error> {
     Ok(notice.fields().any(|field| severity(&field))?)
 }
 
-/// The detail of the one notice that has it.
+/// Returns the detail of the one notice that has it.
 fn trees(notice: &NoticeResponseBody) -> Result<Option<String>, Error> {
     let (mut ours, mut detail) = (false, None);
     let mut fields = notice.fields();

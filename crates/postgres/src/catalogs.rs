@@ -1,4 +1,4 @@
-//! One database's catalogs at one instant, for the analysis and for the decoder.
+//! Catalogs of one database at one instant, for the analysis and for the decoder.
 
 use crate::Error;
 use crate::address::Control;
@@ -7,32 +7,33 @@ use history::{DatabaseId, Lsn, Snapshot};
 use statement_analysis::catalog::{Catalog, load as plan};
 use tokio_postgres::SimpleQueryMessage;
 
-/// A catalog and the instant it is of.
+/// A catalog with its instant.
 #[derive(Debug)]
 pub struct Loaded {
     /// The catalog.
     pub catalog: Catalog,
-    /// What it sees: a DDL that has come out of the decoder is in the catalog only if its transaction is seen here. (It
-    /// may come out before it is visible.)
+    /// Snapshot of the catalog: a DDL that has come out of the decoder is in the catalog only if its
+    /// transaction is visible here. (It may come out before it is visible.)
     pub snapshot: Snapshot,
-    /// A position at or behind everything that it sees.
+    /// A WAL position at or after everything that the snapshot sees.
     pub insert_lsn: Lsn,
 }
 
-/// Loads the catalogs of the connection's database as they are now. Nobody else may use the connection meanwhile; if it is
-/// given up half-way, the next load begins anew.
+/// Loads the catalogs of the connection's database as they are now. No other task may use the connection in
+/// the meantime. If the load is dropped half-way, the next one begins again.
 ///
 /// # Errors
 /// [`Error::Protocol`] if the server's answers are not understood; otherwise as every query.
 pub async fn load(control: &Control) -> Result<Loaded, Error> {
     let loaded = load_in_transaction(control).await;
-    // Also ends a transaction that failed.
+    // This also ends a transaction that failed.
     control.batch_execute("COMMIT").await?;
     loaded
 }
 
 async fn load_in_transaction(control: &Control) -> Result<Loaded, Error> {
-    // The trees of defaults and checks are read with every name qualified; a hundred thousand columns are worth no JIT.
+    // The trees of defaults and checks are read with every name qualified. A hundred thousand columns are
+    // worth no JIT.
     control
         .batch_execute(
             "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
@@ -52,7 +53,7 @@ async fn load_in_transaction(control: &Control) -> Result<Loaded, Error> {
         position.and_then(|text| text.parse().ok()),
         oid.and_then(|text| text.parse().ok()),
     ) else {
-        return Err(Error::Protocol("the server's snapshot is not understood".to_owned()));
+        return Err(Error::Protocol("cannot parse the server's snapshot".to_owned()));
     };
     let mut answers = Vec::new();
     for query in plan::queries(PUBLICATION) {

@@ -1,46 +1,46 @@
-//! What can go wrong with a server, by what the caller does about it.
+//! Errors of a server, by the caller's reaction.
 
 use std::path::{Path, PathBuf};
 
-/// Why a server did not do what was asked.
+/// Reason why a server did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No connection, or it broke: try again later. What was known of the server's incarnation is unknown again.
+    /// No connection, or it broke: try again later. The server's incarnation is unknown again.
     #[error("{0}")]
     Unreachable(String),
     /// The server is starting up or shutting down (SQLSTATE 57P03): try again soon.
     #[error("{0}")]
     NotReady(String),
-    /// The server refused this one request; the connection is as good as before.
+    /// The server refused this one request; the connection stays usable.
     #[error("{message} (SQLSTATE {sqlstate})")]
     Refused {
-        /// Five characters of PostgreSQL's appendix A.
+        /// SQLSTATE of PostgreSQL's appendix A.
         sqlstate: String,
-        /// The server's own text.
+        /// Text of the server.
         message: String,
     },
     /// The server asks for a password, and none is known: no retry helps before a person adds it.
-    #[error("the server asks for the password of the role \"{role}\", and {} has no password of it", place_of(file.as_deref()))]
+    #[error("the server asks for the password of the role \"{role}\", but {} has none", place_of(file.as_deref()))]
     NoPassword {
         /// The role that logs in.
         role: String,
-        /// The `auth_file`; `None`: none is set.
+        /// Path of the `auth_file`. `None`: none is set.
         file: Option<PathBuf>,
     },
-    /// What arrived is not what the protocol allows, or not what this server may be: stop using the connection.
+    /// A message that the protocol does not allow, or a server of the wrong kind: stop using the connection.
     #[error("{0}")]
     Protocol(String),
-    /// Something is configured or installed wrongly: tell a person. The sentence says what would be right.
+    /// A mistake of configuration or installation, for a person. The sentence names the remedy.
     #[error("{0}")]
     Setup(String),
 }
 
 impl Error {
-    /// The server's refusal, sorted by its SQLSTATE.
+    /// Converts the server's refusal, by its SQLSTATE.
     pub(crate) fn from_sqlstate(sqlstate: &str, message: String) -> Error {
         match sqlstate {
             "57P03" => Error::NotReady(message),
-            // Class 08 and the end of the server's session: the connection is gone whatever it says.
+            // Class 08 and the end of the server's session: the connection is gone, with any message.
             _ if sqlstate.starts_with("08") || matches!(sqlstate, "57P01" | "57P02" | "57P05") => {
                 Error::Unreachable(message)
             }
@@ -48,7 +48,7 @@ impl Error {
         }
     }
 
-    /// Whether the request failed for the reason of this SQLSTATE.
+    /// Returns true if the request failed for the reason of this SQLSTATE.
     pub fn is(&self, code: &str) -> bool {
         matches!(self, Error::Refused { sqlstate, .. } if sqlstate == code)
     }
@@ -76,10 +76,10 @@ fn place_of(file: Option<&Path>) -> String {
     })
 }
 
-/// How the client of PostgreSQL's protocol says that a server has asked for a password and there is none.
+/// The client's message if a server has asked for a password and there is none.
 pub(crate) const NO_PASSWORD: &str = "password missing";
 
-/// An error with what caused it: the outer text alone says only "error connecting to server".
+/// Returns an error's text with its causes: the outer text alone says only "error connecting to server".
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

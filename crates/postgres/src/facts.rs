@@ -1,5 +1,6 @@
-//! What must be equal between the primary and a standby that answers for it, and cannot come through the log: the
-//! server's own version, the operating system's collations, the extensions' files, the line of descent.
+//! Properties that must be equal between the primary and a standby that answers for it, and cannot come
+//! through the WAL: the server's own version, the operating system's collations, the extensions' files, the
+//! line of descent.
 
 use crate::Error;
 use crate::address::Control;
@@ -8,29 +9,30 @@ use crate::incarnation::Sighting;
 use history::{Epoch, Incarnation};
 use std::collections::BTreeMap;
 
-/// What a server is.
+/// Properties of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Whether it is a standby.
+    /// True if it is a standby.
     pub in_recovery: bool,
     /// The identifier that a primary shares with its physical standbys.
     pub system: u64,
-    /// Its life.
+    /// Incarnation of the server.
     pub life: Incarnation,
-    /// Whether its configuration says that it came of a base backup to be fed ([`crate::base_backup`]).
+    /// True if its configuration marks a base backup that is to become a logical replica
+    /// ([`crate::base_backup`]).
     pub base_backup: bool,
-    /// `server_version`, as it says it.
+    /// `server_version`, as the server reports it.
     pub version: String,
-    /// Whom it receives its log from, as `host:port`, if it does.
+    /// Server that it receives WAL from, as `host:port`, if any.
     pub upstream: Option<String>,
-    /// What the operating system and the installed files bring, by name: the versions of collations, the versions of the
-    /// files of installed extensions, the libraries that are loaded into every session.
+    /// Properties of the operating system and the installed files, by name: the versions of collations, the
+    /// versions of the files of installed extensions, the libraries that are loaded into every session.
     pub brings: BTreeMap<String, String>,
 }
 
-/// The versions of collations are told by sums: there are hundreds. Those of initdb (16384 is FirstNormalObjectId of
-/// access/transam.h) tell of the server; others belong to a database. Consort's own sessions load no
-/// local_preload_libraries: the files tell those of others.
+/// Query of these properties. The versions of collations are summed up: there are hundreds. Those of initdb
+/// (16384 is FirstNormalObjectId of access/transam.h) describe the server; others belong to a database.
+/// Consort's own sessions load no local_preload_libraries: the files show those of others.
 const BRINGS: &str = "\
     SELECT 'collation of database ' || datname, \
            concat_ws(' ', datlocprovider, datcollate, datctype, daticulocale, pg_database_collation_actual_version(oid)) \
@@ -53,7 +55,7 @@ const BRINGS: &str = "\
     UNION ALL \
     SELECT 'setting ' || name, setting FROM pg_file_settings WHERE name = 'local_preload_libraries' AND applied";
 
-/// Asks a server.
+/// Queries the facts of a server.
 ///
 /// # Errors
 /// As every query; [`Error::NotReady`] while it recovers from a crash.
@@ -67,7 +69,7 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
         )
         .await?;
     let [version, upstream] = more.first().map_or(&[][..], Vec::as_slice) else {
-        return Err(Error::Protocol("the server does not say its version".to_owned()));
+        return Err(Error::Protocol("the server does not report its version".to_owned()));
     };
     let mut brings = BTreeMap::new();
     for row in control.rows(BRINGS).await? {
@@ -86,12 +88,12 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
     })
 }
 
-/// Why this standby may not answer for this primary, a sentence each; nothing if it may, unless its history is another one
-/// ([`crate::timelines`]).
+/// Returns the reasons why this standby may not answer for this primary, a sentence each; empty if it may,
+/// unless its history is another one ([`crate::timelines`]).
 pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
     let mut found = Vec::new();
     if !standby.in_recovery {
-        found.push("the server is no standby".to_owned());
+        found.push("the server is not a standby".to_owned());
     }
     if standby.system != primary.system {
         found.push("the server is a standby of another primary: its system identifier differs".to_owned());
@@ -113,9 +115,10 @@ pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
     found
 }
 
-/// Why this server may not be fed for this primary, a sentence each; nothing if it may. It is a server of its own: another
-/// minor release, other settings, other extensions for other databases. What the copy of a database must bring along is
-/// compared [database by database](differences_of_copy).
+/// Returns the reasons why this server may not be a logical replica of this primary, a sentence each; empty
+/// if it may. A replica is a server of its own: another minor release, other settings, other extensions for
+/// other databases. The required properties of a database's copy are compared [database by
+/// database](differences_of_copy).
 pub fn fed_differences(primary: &Facts, replica: &Facts) -> Vec<String> {
     let mut found = Vec::new();
     if replica.in_recovery && !replica.base_backup {
@@ -123,8 +126,8 @@ pub fn fed_differences(primary: &Facts, replica: &Facts) -> Vec<String> {
     }
     if replica.life == primary.life || replica.system == primary.system && !replica.base_backup {
         found.push(format!(
-            "the server is the primary itself, or was copied from it: make it by initdb, or say {} = on in the \
-             configuration of a base backup that was made to be fed",
+            "the server is the primary itself, or was copied from it: create it with initdb, or set {} = \
+             on in the configuration of a base backup",
             base_backup::SETTING
         ));
         return found;
@@ -137,9 +140,10 @@ pub fn fed_differences(primary: &Facts, replica: &Facts) -> Vec<String> {
     found
 }
 
-/// Why a copy of a database may not answer for it, a sentence each: both are told by a connection to the database. The
-/// same words sorted another way, or another release of an extension, would be another answer. An extension that one of
-/// them has alone comes or goes with what the copy has not been given yet.
+/// Returns the reasons why a copy of a database may not answer for it, a sentence each. Both facts come from
+/// a connection to the database. The same words in another sort order, or another release of an extension,
+/// would be another answer. An extension that exists on one side alone comes or goes with changes that the
+/// copy has not received yet.
 pub fn differences_of_copy(primary: &Facts, replica: &Facts, database: &str) -> Vec<String> {
     let mut found = Vec::new();
     let collation = format!("collation of database {database}");
@@ -251,7 +255,7 @@ mod tests {
         };
         let twin = Facts { in_recovery: true, ..primary.clone() };
         assert!(differences(&primary, &twin).is_empty());
-        assert_eq!(differences(&primary, &primary), ["the server is no standby"]);
+        assert_eq!(differences(&primary, &primary), ["the server is not a standby"]);
         let other = Facts {
             version: "15.3".to_owned(),
             brings: BTreeMap::from([("extension citext".to_owned(), "1.6".to_owned())]),

@@ -1,21 +1,22 @@
-//! Which life of which server a connection speaks to; read right after every log-in.
+//! The incarnation of a server that a connection speaks to, read right after every log-in.
 
 use crate::Error;
 use crate::link::Link;
 use history::{Epoch, Incarnation, Timeline};
 
-/// What a server said of itself right after a log-in. It holds as long as the connection: a recovery under the same
-/// postmaster, a restart and a fail-over all close it. Only what a standby replays may change without a word:
-/// [`Watcher`](crate::watcher::Watcher) looks for that, and [`timelines`](crate::timelines) say what it has replayed.
+/// A server's description of itself right after a log-in. The description holds as long as the connection: a
+/// recovery under the same postmaster, a restart and a fail-over all close it. Only the timeline that a
+/// standby replays may change silently: [`Watcher`](crate::watcher::Watcher) checks for that, and
+/// [`timelines`](crate::timelines) report the replayed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// Its life.
+    /// Incarnation of the server.
     pub incarnation: Incarnation,
-    /// Whether it was a standby.
+    /// True if it was a standby.
     pub in_recovery: bool,
     /// The cluster's system identifier, the same at a primary and its physical standbys.
     pub system: u64,
-    /// Bytes of a segment of its log.
+    /// Bytes of a segment of its WAL.
     pub segment_bytes: u64,
 }
 
@@ -26,12 +27,12 @@ macro_rules! newest_history {
     };
 }
 
-/// The newest timeline whose history the server has; null if there was none but the first.
+/// SQL of the newest timeline whose history the server has; null if there was none but the first.
 pub(crate) const NEWEST_HISTORY: &str = newest_history!();
 
-/// The start of the process that every recovery starts anew. At a primary the timeline is the one it writes, at a
-/// standby the highest that it knows. (What the receiver says goes with the receiver; what pg_control says comes with the next
-/// restart point.)
+/// Query of the start of the process that every recovery starts again. At a primary the timeline is the one
+/// it writes, at a standby the highest that it knows. (The receiver's value goes with the receiver; that of
+/// pg_control comes with the next restart point.)
 const LOOK: &str = concat!(
     "SELECT pg_is_in_recovery(), \
     (SELECT system_identifier FROM pg_control_system()), \
@@ -47,10 +48,10 @@ const LOOK: &str = concat!(
 );
 
 impl Sighting {
-    /// The question, for any connection right after its log-in; one row of five texts answers it.
+    /// The query, for any connection right after its log-in; one row of five texts answers it.
     pub const QUERY: &str = LOOK;
 
-    /// Asks the server of a connection.
+    /// Reads the sighting on a connection.
     ///
     /// # Errors
     /// As [`Sighting::from_row`].
@@ -59,10 +60,10 @@ impl Sighting {
         Sighting::from_row(rows.first().map_or(&[], Vec::as_slice), epoch)
     }
 
-    /// Understands the answer to [`Sighting::QUERY`], each column as text.
+    /// Parses the answer to [`Sighting::QUERY`], each column as text.
     ///
     /// # Errors
-    /// [`Error::NotReady`] if the process is not there: the server is between two lives, or the role may not see it.
+    /// [`Error::NotReady`] if the process is not there: the server is restarting, or the role may not see it.
     pub fn from_row(row: &[Option<String>], epoch: Epoch) -> Result<Sighting, Error> {
         let value = |column: usize| row.get(column)?.as_deref();
         let Some(started_us) = value(3).and_then(|text| text.parse().ok()) else {
@@ -77,7 +78,9 @@ impl Sighting {
             Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16).ok(),
             None => text.parse().ok(),
         });
-        let wrong = || Error::Protocol("the server says nothing sensible of its own life".to_owned());
+        let wrong = || {
+            Error::Protocol("cannot parse the server's start time, timeline and system identifier".to_owned())
+        };
         Ok(Sighting {
             incarnation: Incarnation {
                 epoch,

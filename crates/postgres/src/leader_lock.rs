@@ -1,4 +1,5 @@
-//! Who leads, when several Consorts stand in front of the same servers: whoever holds one advisory lock at the primary.
+//! Leader election of several Consorts in front of the same servers: the leader holds one advisory lock at
+//! the primary.
 //!
 //! ```text
 //! leads   --asks, again and again------------------------------------------>  as long as it is answered
@@ -6,29 +7,30 @@
 //! waits   --tries the lock, again and again--------------------------------->  leads
 //! ```
 //!
-//! The primary itself keeps the time: a session that says nothing for `idle_session_timeout` is ended by it, and its lock
-//! with it. So nobody else has the lock before that much time has passed since the last question that was answered was
-//! *sent*. That holds as long as nobody else ends the session and the primary does not crash; who takes over asks for the
-//! [traces](Claim::traces) that a living one leaves.
+//! The primary itself keeps the time: it ends a session that is silent for `idle_session_timeout`, and
+//! releases the lock with it. So no other Consort has the lock before that much time has passed since the
+//! last answered query was *sent*. This holds as long as the session is not terminated by hand and the
+//! primary does not crash. The next leader queries the [traces](Claim::traces) that a living one leaves.
 
 use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Control};
 use std::fmt;
 use std::time::Duration;
 
-/// The lock: "cons", "ort".
+/// Keys of the lock: "cons", "ort".
 const KEYS: &str = "1668247155, 1869771776";
 const IS_LOCK: &str =
     "l.locktype = 'advisory' AND l.classid = 1668247155 AND l.objid = 1869771776 AND l.objsubid = 2";
 
-/// Who holds the lock.
+/// Holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process at the primary.
+    /// Pid of the holder's backend at the primary.
     pub pid: i32,
-    /// From where it is logged in; nothing by a Unix socket.
+    /// Client address of its session; `None` for a Unix socket.
     pub address: Option<String>,
-    /// Its role is a superuser's, as Consort's is: any other may take an advisory lock too, and has no business with this one.
+    /// True if its role is a superuser's, as Consort's is: any other may take an advisory lock too, but has
+    /// no business with this one.
     pub is_superuser: bool,
 }
 
@@ -39,24 +41,24 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What is left at the primary of who held the lock.
+/// Traces of the lock's former holder at the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traces {
-    /// The start of the primary's present life, microseconds since 1970: compared for equality only.
+    /// The start of the primary's present incarnation, microseconds since 1970: compared for equality only.
     pub life_us: i64,
-    /// So many slots of Consort's are read.
+    /// Number of Consort's slots that are being read.
     pub streams: i64,
 }
 
-/// A connection that wants the lock, or has it.
+/// A connection that requests the lock, or holds it.
 pub struct Claim {
     control: Control,
     pid: i32,
 }
 
 impl Claim {
-    /// Connects. The primary ends the session when nothing was asked for `lease`; never, if that is zero. The lock is waited
-    /// for no longer than `patience` at a time: who waits holds up VACUUM.
+    /// Connects. The primary ends the session after `lease` without a query; never, if that is zero. The lock
+    /// is waited for no longer than `patience` at a time, because a waiting session holds up VACUUM.
     ///
     /// # Errors
     /// As every connection.
@@ -71,13 +73,13 @@ impl Claim {
         Ok(Claim { control, pid })
     }
 
-    /// Its process at the primary.
+    /// Pid of the connection's backend at the primary.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Takes the lock as soon as nobody else has it. `false`: somebody has had it all the while. Not to be called by who has
-    /// it.
+    /// Takes the lock as soon as it is free. `false`: another session has held it all the while. The holder
+    /// must not call this.
     ///
     /// # Errors
     /// As every query.
@@ -90,7 +92,7 @@ impl Claim {
         }
     }
 
-    /// Says that it is there still.
+    /// Renews the lease.
     ///
     /// # Errors
     /// As every query: the lock may be lost.
@@ -98,7 +100,7 @@ impl Claim {
         Ok(self.control.query_one("SELECT 1", &[]).await.map(drop)?)
     }
 
-    /// Who has the lock, and for how long nothing was heard of him.
+    /// Returns the holder of the lock, and the time since its last query.
     ///
     /// # Errors
     /// As every query.
@@ -117,7 +119,7 @@ impl Claim {
         }))
     }
 
-    /// What a Consort that lives leaves at the primary beside the lock.
+    /// Returns the traces that a living Consort leaves at the primary in addition to the lock.
     ///
     /// # Errors
     /// As every query.
@@ -126,7 +128,7 @@ impl Claim {
         Ok(Traces { life_us: row.get(0), streams: row.get(1) })
     }
 
-    /// Ends this process at the primary.
+    /// Terminates this backend at the primary.
     ///
     /// # Errors
     /// As every query.
@@ -134,7 +136,8 @@ impl Claim {
         Ok(self.control.query("SELECT pg_terminate_backend($1)", &[&pid]).await.map(drop)?)
     }
 
-    /// Ends what is left of who held the lock: the streams of its slots, and the locks that it holds for copies.
+    /// Ends the traces of the lock's former holder: the streams of its slots, and the locks that it holds for
+    /// copies.
     ///
     /// # Errors
     /// As every query.
@@ -142,7 +145,7 @@ impl Claim {
         Ok(self.control.query(END_STREAMS, &[&APPLICATION_NAME]).await.map(drop)?)
     }
 
-    /// Ends all sessions that were logged in from where he was, but those of Consorts' own.
+    /// Ends all sessions that were logged in from the holder's address, except those of Consorts themselves.
     ///
     /// # Errors
     /// As every query.
@@ -151,7 +154,7 @@ impl Claim {
         Ok(self.control.query(END_SESSIONS, &[&APPLICATION_NAME, &from]).await.map(drop)?)
     }
 
-    /// How many sessions of clients at the primary have written and not ended their transactions.
+    /// Number of client sessions at the primary that have written and not ended their transactions.
     ///
     /// # Errors
     /// As every query.
@@ -160,7 +163,7 @@ impl Claim {
     }
 }
 
-/// Whether a Consort leads at the primary of this connection, in whichever of its databases.
+/// Returns true if a Consort leads at the primary of this connection, in any of its databases.
 ///
 /// # Errors
 /// As every query.

@@ -1,20 +1,22 @@
-//! The PostgreSQL engine: control connections to PostgreSQL servers, and what Consort reads from them.
+//! The PostgreSQL engine: control connections to PostgreSQL servers, and the data that Consort reads from
+//! them.
 //!
-//! * [`gauge`], [`watcher`], [`incarnation`]: looks at the primary and at standbys.
-//! * [`timelines`]: whether a standby is on the primary's history, or has diverged.
-//! * [`lead`]: which of several Consorts leads.
-//! * [`decoder`]: what committed at the primary, with footprints, in the order of its log.
-//! * [`mod@attach`]: what Consort keeps inside a served database, made and removed with SQL.
-//! * [`analyst`], [`catalogs`]: what PostgreSQL itself says that a statement touches.
-//! * [`listening`]: what is notified in a database, for many who listen.
-//! * [`address`], [`link`], [`tcp`], [`tls`]: where a server is, who asks, and how that is carried and encrypted.
+//! * [`snapshot_probe`], [`watcher`], [`incarnation`]: probes of the primary and of standbys.
+//! * [`timelines`]: a standby is on the primary's history, or has diverged.
+//! * [`leader_lock`]: leader election among several Consorts.
+//! * [`decoder`]: commits of the primary, with footprints, in the order of its WAL.
+//! * [`mod@attach`]: Consort's objects inside a served database, made and removed with SQL.
+//! * [`analyst`], [`catalogs`]: PostgreSQL's own analysis of a statement's footprint.
+//! * [`listening`]: notifications of a database, for many listeners.
+//! * [`address`], [`link`], [`tcp`], [`tls`]: the address of a server, the role, transport and encryption.
 //! * [`programs`]: PostgreSQL's own programs on this machine.
 //! * [`version`]: the one major version of PostgreSQL that is supported.
-//! * [`mod@facts`], [`roles`]: what must be equal between nodes, and what has no event trigger.
+//! * [`mod@facts`], [`roles`]: properties that must be equal between nodes, and changes without an event
+//!   trigger.
 //! * [`objects`], [`sql`]: names of Consort's own objects, and quoting.
 //!
-//! This crate does not know what a client, a route or a proof is. It runs on one thread of tokio; nothing in it needs
-//! to be sent between threads.
+//! This crate does not know clients, routes or proofs. It runs on one thread of tokio; nothing in it needs to
+//! be sent between threads.
 
 mod account;
 pub mod address;

@@ -1,5 +1,5 @@
-//! A connection for one request at a time, with nothing between the request and the socket: gauges, watchers and
-//! analysis ask so often that a task and a channel on the way would be most of the cost.
+//! A connection for one request at a time, with nothing between the request and the socket. Snapshot probes,
+//! watchers and analysis ask so often that a task and a channel on the way would be most of the cost.
 
 use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
@@ -22,8 +22,8 @@ impl<T: AsyncRead + AsyncWrite> Stream for T {}
 
 /// A logged-in connection.
 ///
-/// Requests may be given up half-way (their futures dropped): the bytes already taken in and those still to be sent are
-/// kept here, and the next request first reads past the answers that nobody waited for.
+/// Requests may be dropped half-way (as futures): received bytes and those still to be sent are kept here,
+/// and the next request first skips the answers of dropped requests.
 ///
 /// Invariant: `unanswered` counts the requests sent, or about to be, whose `ReadyForQuery` has not been read.
 pub struct Link {
@@ -37,7 +37,7 @@ pub struct Link {
 pub type Rows = Vec<Vec<Option<String>>>;
 
 impl Link {
-    /// Connects and logs in. `options` are settings beside the usual ones, as the command line of a server takes them.
+    /// Connects and logs in. `options` are additional settings, as the command line of a server takes them.
     ///
     /// # Errors
     /// Those of connecting and logging in, as in [`Error`].
@@ -45,7 +45,7 @@ impl Link {
         Link::connect_as(APPLICATION_NAME, address, options).await
     }
 
-    /// The same under another name. It is the one that RESET ALL goes back to.
+    /// Connects and logs in under another application name, which RESET ALL goes back to.
     ///
     /// # Errors
     /// As [`Link::connect`].
@@ -53,8 +53,8 @@ impl Link {
         within_limit(address, Link::log_in(name, address, options, None)).await
     }
 
-    /// The same, and the server understands the commands of replication beside SQL by the simple protocol. It lets in whoever
-    /// it lets into the database.
+    /// Connects and logs in for the commands of replication, in addition to SQL by the simple protocol. The
+    /// server admits the same roles as to the database.
     pub(crate) async fn connect_to_replicate(address: &Address) -> Result<Link, Error> {
         let kind = Some(("replication", "database"));
         within_limit(address, Link::log_in(APPLICATION_NAME, address, "", kind)).await
@@ -117,7 +117,7 @@ impl Link {
                     let offered: Vec<String> = body.mechanisms().map(|name| Ok(name.to_owned())).collect()?;
                     if !offered.iter().any(|name| name == sasl::SCRAM_SHA_256) {
                         return Err(Error::Setup(format!(
-                            "{address} offers no way to log in that is supported"
+                            "{address} offers no supported authentication method"
                         )));
                     }
                     self.scram(password()?).await?;
@@ -125,7 +125,9 @@ impl Link {
                 Message::ErrorResponse(body) => return Err(Said::read(&body)?.error),
                 Message::NoticeResponse(_) => {}
                 _ => {
-                    return Err(Error::Protocol(format!("{address} answers the log-in with something else")));
+                    return Err(Error::Protocol(format!(
+                        "{address} sent an unexpected message during authentication"
+                    )));
                 }
             }
         }
@@ -138,26 +140,27 @@ impl Link {
         match self.next().await? {
             Message::AuthenticationSaslContinue(body) => scram.update(body.data())?,
             Message::ErrorResponse(body) => return Err(Said::read(&body)?.error),
-            _ => return Err(Error::Protocol("not the next step of SCRAM".to_owned())),
+            _ => return Err(Error::Protocol("unexpected message during SCRAM authentication".to_owned())),
         }
         frontend::sasl_response(scram.message(), &mut self.unsent)?;
         self.send().await?;
         match self.next().await? {
             Message::AuthenticationSaslFinal(body) => Ok(scram.finish(body.data())?),
             Message::ErrorResponse(body) => Err(Said::read(&body)?.error),
-            _ => Err(Error::Protocol("not the last step of SCRAM".to_owned())),
+            _ => Err(Error::Protocol("unexpected message at the end of SCRAM authentication".to_owned())),
         }
     }
 
-    /// Sends a request that ends in one `Sync` or is one `Query`, and hands every message of its answer to `take`, up
-    /// to and without the `ReadyForQuery`. An error in the answer is returned after it has been read whole.
+    /// Sends a request that ends in one `Sync` or is one `Query`, and passes every message of its answer to
+    /// `take`, up to the `ReadyForQuery`, exclusive. An error in the answer is returned after it has been
+    /// read whole.
     pub(crate) async fn ask(
         &mut self,
         request: &[u8],
         take: impl FnMut(Message) -> Result<(), Error>,
     ) -> Result<(), Error> {
         while self.unanswered > 0 {
-            // A request that was given up: it may be half sent, and its answer is nobody's.
+            // A dropped request may be half sent, and its answer is discarded.
             self.send().await?;
             match self.until_ready(|_| Ok(())).await {
                 Ok(()) | Err(Error::Refused { .. }) => {}
@@ -170,19 +173,20 @@ impl Link {
         self.until_ready(take).await
     }
 
-    /// Ends the connection; what the server was at work on it rolls back.
+    /// Ends the connection. The server rolls back its open work.
     pub fn close(&mut self) {
         self.stream = Box::pin(tokio::io::join(tokio::io::empty(), tokio::io::sink()));
     }
 
-    /// As [`Link::push`], but it is sent with what comes next, or when its answer is asked for.
+    /// Queues a part as [`Link::push`] sends it. It is sent with the next part, or when its answer is
+    /// requested.
     pub fn hold(&mut self, part: &[u8], syncs: u32) {
         self.unanswered += syncs;
         self.unsent.extend_from_slice(part);
     }
 
-    /// Sends a part of a pipeline that holds so many `Sync`s, without waiting for answers; what arrives meanwhile is kept, so
-    /// that a server that cannot get rid of its answers never stops reading.
+    /// Sends a part of a pipeline that holds `syncs` `Sync`s, without waiting for answers. Data that arrive
+    /// in the meantime are kept, so that a server that cannot get rid of its answers never stops reading.
     ///
     /// # Errors
     /// [`Error::Unreachable`]: the connection broke.
@@ -209,11 +213,12 @@ impl Link {
         Ok(())
     }
 
-    /// Hands the messages of the next answer of a pipeline to `take`, up to and without its `ReadyForQuery`; the error in
-    /// it, if there is one.
+    /// Passes the messages of the next answer of a pipeline to `take`, up to its `ReadyForQuery`, exclusive.
+    /// Returns the error in it, if there is one.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::NotReady`] or [`Error::Protocol`]: the connection has ended. Those of `take`.
+    /// [`Error::Unreachable`], [`Error::NotReady`] or [`Error::Protocol`]: the connection has ended. Also the
+    /// errors of `take`.
     pub async fn answer(
         &mut self,
         mut take: impl FnMut(Message) -> Result<(), Error>,
@@ -238,7 +243,7 @@ impl Link {
         }
     }
 
-    /// Runs SQL by the simple protocol; the rows of all its statements.
+    /// Runs SQL by the simple protocol. Returns the rows of all its statements.
     ///
     /// # Errors
     /// [`Error::Refused`] if the server refuses one of them; else as [`Link::answer`].
@@ -270,7 +275,7 @@ impl Link {
         self.ask(&request, |_| Ok(())).await
     }
 
-    /// Reads up to and with the next `ReadyForQuery`.
+    /// Reads up to the next `ReadyForQuery`, inclusive.
     async fn until_ready(&mut self, take: impl FnMut(Message) -> Result<(), Error>) -> Result<(), Error> {
         self.answer(take).await?.map_or(Ok(()), |said| Err(said.error))
     }
@@ -320,13 +325,13 @@ pub(crate) fn run_prepared(name: &str) -> BytesMut {
     request
 }
 
-/// An error as the server says it.
+/// An error message of the server.
 pub struct Said {
-    /// Sorted by its SQLSTATE.
+    /// Error by its SQLSTATE.
     pub error: Error,
-    /// The session ends with it.
+    /// True if the session ends with it.
     pub fatal: bool,
-    /// What the server adds to it: which key it was.
+    /// The server's detail: for example the key.
     pub detail: String,
 }
 

@@ -1,5 +1,5 @@
-//! A connection that listens to channels of one database (PostgreSQL's documentation, LISTEN and NOTIFY), for many who want to
-//! hear. What was committed comes out in the server's own order.
+//! A connection that listens to channels of one database (PostgreSQL's documentation, LISTEN and NOTIFY), for
+//! many listeners. Notifications come out in the server's own order.
 
 use crate::Error;
 use crate::address::{Address, Control};
@@ -10,10 +10,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 pub use tokio_postgres::Notification;
 
-/// Nothing, as `pg_stat_activity` shows it while the connection waits.
+/// An empty statement that `pg_stat_activity` shows while the connection waits.
 const NOTHING: &str = "-- LISTEN for clients that share connections";
 
-/// A connection that listens. It ends when dropped.
+/// A connection that listens. The connection ends when this is dropped.
 pub struct Listening {
     control: Control,
     pid: i32,
@@ -22,7 +22,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Connects, and listens to nothing yet.
+    /// Connects, without channels yet.
     ///
     /// # Errors
     /// As [`Control::connect`].
@@ -33,17 +33,17 @@ impl Listening {
         Ok(Listening { control, pid, since: Instant::now(), heard: RefCell::new(heard) })
     }
 
-    /// Its process at the server.
+    /// Pid of the connection's backend at the server.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// When it was opened.
+    /// Time at which it was opened.
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// Listens to some channels from now on, and to others no more.
+    /// Listens to some channels from now on, and stops listening to others.
     ///
     /// # Errors
     /// Those of the connection.
@@ -58,8 +58,9 @@ impl Listening {
         Ok(self.control.batch_execute(&commands).await?)
     }
 
-    /// Waits until all has been heard that was committed before this, if the server has said so to who committed it: it tells
-    /// its listeners before, and they hear it before they answer anything else.
+    /// Waits until all notifications of earlier commits have arrived, if the server has reported these
+    /// commits as done. The server notifies its listeners before, and the listener receives them before any
+    /// other answer.
     ///
     /// # Errors
     /// Those of the connection.
@@ -67,12 +68,12 @@ impl Listening {
         Ok(self.control.batch_execute(NOTHING).await?)
     }
 
-    /// The next notification that has been heard already, if there is one.
+    /// Returns the next notification that has already arrived, if there is one.
     pub fn heard(&self) -> Option<Notification> {
         self.heard.borrow_mut().try_recv().ok()
     }
 
-    /// The next notification; `None`: there will be no more, the connection has ended.
+    /// Returns the next notification. `None`: the connection has ended.
     pub fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<Option<Notification>> {
         self.heard.borrow_mut().poll_recv(cx)
     }

@@ -1,4 +1,5 @@
-//! Names of Consort's own objects inside a served database, and of the database for connections about a whole replica.
+//! Names of Consort's own objects inside a served database, and of the database for connections about a whole
+//! replica.
 
 /// The schema of the log table.
 pub const SCHEMA: &str = "consort";
@@ -8,7 +9,8 @@ pub const LOG_TABLE: &str = "log";
 pub const COMMAND_TABLE: &str = "command";
 /// The entry of the log table for a change that has no event trigger.
 pub const MARK: &str = "mark";
-/// The publication.
+/// Name of the publication.
 pub const PUBLICATION: &str = "consort";
-/// The database at a fed replica in which connections live that are about the whole server: any other may be made anew.
+/// The database at a logical replica for connections that concern the whole server: any other database may be
+/// copied again.
 pub const CONTROL_DATABASE: &str = "template1";

@@ -1,23 +1,27 @@
-//! Settings of Consort's own connections. Start-up options count for more than what ALTER DATABASE and ALTER ROLE have set, so
-//! the owner of a database decides neither as whom Consort works there, nor for how long, nor what its texts and answers mean.
+//! Settings of Consort's own connections. Start-up options take precedence over ALTER DATABASE and ALTER
+//! ROLE. So the owner of a database controls neither the role of Consort there, nor its timeouts, nor the
+//! form of its texts and answers.
 //!
-//! Whoever may set one for a role or a database may set any that every user may set; these are the ones that matter:
+//! A user who may set one setting for a role or a database may set any that every user may set; these are the
+//! ones that matter:
 //!
 //! | settings | otherwise |
 //! |---|---|
 //! | `role`, `row_security` | Consort works as another role, and is refused |
 //! | `default_transaction_*` | marks cannot be written, standbys refuse SERIALIZABLE |
 //! | `*_timeout`, `exit_on_error` | connections end |
-//! | `local_preload_libraries` | nobody can log in |
+//! | `local_preload_libraries` | every log-in fails |
 //! | strings, dates, numbers, XML | texts are read, and answers written, in another form |
-//! | `default_table*`, `default_toast_compression` | what `attach` makes lies elsewhere, or cannot be made |
+//! | `default_table*`, `default_toast_compression` | objects of `attach` lie elsewhere, or cannot be made |
 //! | `synchronous_commit` | a mark waits for a standby |
-//! | `vacuum_cost_delay`, `jit`, `force_parallel_mode`, `debug_print_*` | small questions take long |
+//! | `vacuum_cost_delay`, `jit`, `force_parallel_mode`, `debug_print_*` | small queries take long |
 //!
-//! Settings of the planner, of memory, of keepalives and `wal_sender_timeout` stay the server's: they change how long an answer
-//! takes, or end a connection, in that database alone. `tests/it/own_connections.rs` goes through all that PostgreSQL has.
+//! Settings of the planner, of memory, of keepalives and `wal_sender_timeout` stay the server's: they change
+//! how long an answer takes, or end a connection, in that database alone. `tests/it/own_connections.rs` goes
+//! through all that PostgreSQL has.
 
-/// What every connection of Consort's own has. Every user may set these: a log-in of any role is let in with them.
+/// Settings of every connection of Consort's own. Every user may set these: a log-in of any role is admitted
+/// with them.
 pub const OWN_DEFAULTS: &str = "-c role=none -c row_security=on -c local_preload_libraries= -c exit_on_error=off \
      -c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off \
      -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 \
@@ -31,5 +35,6 @@ pub const OWN_DEFAULTS: &str = "-c role=none -c row_security=on -c local_preload
      -c gin_fuzzy_search_limit=0 -c stats_fetch_consistency=cache -c vacuum_cost_delay=0 -c jit=off -c force_parallel_mode=off \
      -c plan_cache_mode=auto";
 
-/// What is asked in a database means PostgreSQL's own, whatever else its owner has made there: it runs as a superuser.
+/// Restricts names in queries to PostgreSQL's own objects, despite objects that the database's owner has made
+/// there: the queries run as a superuser.
 pub(crate) const OWN_NAMES: &str = "-c search_path=pg_catalog";

@@ -6,7 +6,7 @@ use crate::version::MAJOR;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where distributions put the programs of a major version.
+/// Folders in which distributions put the programs of a major version.
 const USUAL_FOLDERS: [&str; 5] = [
     "/usr/lib/postgresql/15/bin",
     "/usr/pgsql-15/bin",
@@ -15,8 +15,8 @@ const USUAL_FOLDERS: [&str; 5] = [
     "/usr/local/opt/postgresql@15/bin",
 ];
 
-/// The folder with `postgres`, `initdb` and `pg_basebackup` of the supported major version, and the account that runs
-/// them.
+/// The folder with `postgres`, `initdb` and `pg_basebackup` of the supported major version, and the account
+/// that runs them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     folder: PathBuf,
@@ -24,7 +24,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Looks where distributions put them, then where `pg_config` and the search path point.
+    /// Searches the usual folders of distributions, then those of `pg_config` and the search path.
     ///
     /// # Errors
     /// [`Error::Setup`] if there are none, or of another major version only.
@@ -54,8 +54,8 @@ impl Programs {
     pub fn at(folder: &Path) -> Result<Programs, Error> {
         let programs = Programs { folder: folder.to_owned(), account: Account::find()? };
         let output = programs.output(programs.command("postgres").arg("--version"))?;
-        // "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"
-        let version = output.split_whitespace().nth(2).unwrap_or("of no version");
+        // The output is "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".
+        let version = output.split_whitespace().nth(2).unwrap_or("(unknown version)");
         let major = version.split(['.', 'b', 'r', 'd']).next().and_then(|major| major.parse::<u32>().ok());
         if major != Some(MAJOR) {
             return Err(Error::Setup(format!(
@@ -67,24 +67,24 @@ impl Programs {
         Ok(programs)
     }
 
-    /// The folder that they are in.
+    /// Folder of the programs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The account that runs them.
+    /// Account that runs the programs.
     pub fn account(&self) -> Account {
         self.account
     }
 
-    /// A command that runs one of them under the right account, with a known locale for its messages.
+    /// Returns a command that runs one of them under the right account, with a known locale for its messages.
     pub fn command(&self, program: &str) -> Command {
         let mut command = self.account.command(&self.folder.join(program));
         command.env("LC_MESSAGES", "C").env_remove("PGDATA").env_remove("PGPASSFILE");
         command
     }
 
-    /// Runs a command to its end; what it printed, or what it complained of.
+    /// Runs a command to its end. Returns its output, or its error output.
     pub fn output(&self, command: &mut Command) -> Result<String, Error> {
         let name = command.get_program().to_string_lossy().into_owned();
         let output = command.output().map_err(|error| Error::Setup(format!("cannot run {name}: {error}")))?;
@@ -95,7 +95,7 @@ impl Programs {
     }
 }
 
-/// What the `pg_config` of the search path names.
+/// Folder that the `pg_config` of the search path names.
 fn configured_folder() -> Option<PathBuf> {
     let output = Command::new("pg_config").arg("--bindir").output().ok()?;
     Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))

@@ -1,12 +1,13 @@
-//! Roles, their memberships and settings, and databases: they are of the whole server, and no event trigger fires for
-//! them; nor does one for REASSIGN OWNED, which decides whom row-level policies spare. A digest of their
-//! catalogs is compared with the gauges that are sent while anything may be committed, and every second.
+//! Roles, their memberships and settings, and databases: they belong to the whole server, and no event
+//! trigger fires for them. None fires for REASSIGN OWNED either, which decides the roles that row-level
+//! policies spare. A digest of their catalogs is compared with the snapshot probes that are sent while
+//! anything may be committed, and every second.
 
 use crate::Error;
 use crate::address::Control;
 
-/// The digest, as an expression. Each version of a row has a place and a writer of its own: no row is taken apart, and
-/// nothing is sorted. Vacuum changes `pg_database` in place, and so nothing here.
+/// The digest, as an expression. Each version of a row has a place and a writer of its own: no row is taken
+/// apart, and nothing is sorted. Vacuum changes `pg_database` in place, and so nothing here.
 macro_rules! digest_of_roles {
     () => {
         "(SELECT bit_xor(part) FROM ( \
@@ -22,7 +23,7 @@ pub(crate) use digest_of_roles;
 
 const DIGEST: &str = concat!("SELECT ", digest_of_roles!());
 
-/// The digest. Two that are equal mean, as good as surely, that nothing has changed.
+/// Returns the digest. Two equal ones mean, almost surely, that nothing has changed.
 ///
 /// # Errors
 /// As every query; [`Error::Refused`] with 42501 if the role may not read `pg_authid`.

@@ -1,8 +1,9 @@
-//! The gauge: one look at the primary, its snapshot and then its position in the log.
+//! The snapshot probe of the primary: its snapshot and then its position in the WAL.
 //!
-//! The position is evaluated after the snapshot was taken, so it lies behind everything that the snapshot sees. A gauge
-//! counts only within its incarnation; the connection dies with it, so it is read once per connection. It also tells of
-//! reloads of the configuration: when its own process has read the files last.
+//! The position is evaluated after the snapshot was taken, so it lies after everything that the snapshot
+//! sees. A probe counts only within its incarnation; the connection dies with it, so the incarnation is read
+//! once per connection. The probe also reports reloads of the configuration: the time at which its own
+//! backend last read the files.
 
 use crate::Error;
 use crate::address::Address;
@@ -14,44 +15,45 @@ use fallible_iterator::FallibleIterator;
 use history::{Epoch, Incarnation, LoadTime, Lsn, Snapshot, Xid};
 use postgres_protocol::message::backend::{DataRowBody, Message};
 
-/// The name under which the gauge is prepared.
+/// Name of the probe's prepared statement.
 const STATEMENT: &str = "gauge";
-/// The name under which the gauge with a digest of the roles is prepared.
+/// Name of the prepared statement of the probe with a digest of the roles.
 const STATEMENT_WITH_ROLES: &str = "gauge_with_roles";
 
-/// The gauge itself. A standby's answer never becomes one: its snapshot omits running transactions.
+/// SQL of the probe. A standby's answer never becomes a probe: its snapshot omits running transactions.
 macro_rules! look {
     () => {
         "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery(), pg_conf_load_time()"
     };
 }
 const LOOK: &str = look!();
-/// What a process that begins now inherits: when the first process of the server has read the files last.
+/// SQL of the load time that a new backend inherits: the time at which the server's first process last read
+/// the files.
 const LOADED_FIRST: &str =
     "SELECT (extract(epoch FROM pg_conf_load_time()) * 1000000)::bigint - 946684800000000";
-/// The same snapshot sees the roles.
+/// SQL of the probe together with the digest of the roles, in the same snapshot.
 const LOOK_WITH_ROLES: &str = concat!(look!(), ", ", digest_of_roles!());
-/// Bytes of a page of the log.
+/// Bytes of a WAL page.
 const PAGE_BYTES: u64 = 8192;
-/// The header of a page (`SizeOfXLogShortPHD`).
+/// Bytes of the header of a page (`SizeOfXLogShortPHD`).
 const PAGE_HEADER_BYTES: u64 = 24;
-/// The header of a segment's first page (`SizeOfXLogLongPHD`).
+/// Bytes of the header of a segment's first page (`SizeOfXLogLongPHD`).
 const SEGMENT_HEADER_BYTES: u64 = 40;
 
-/// One look at the primary.
+/// Result of one snapshot probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gauge {
-    /// The life of the primary that answered.
+    /// The incarnation of the primary that answered.
     pub incarnation: Incarnation,
-    /// What had finished.
+    /// Transactions that had finished.
     pub snapshot: Snapshot,
-    /// The end of the last record written to the log, at or behind everything that the snapshot sees.
+    /// The end of the last record written to the WAL, at or after everything that the snapshot sees.
     pub insert_lsn: Lsn,
-    /// When the process that answered has last read the configuration.
+    /// Time at which the answering backend last read the configuration.
     pub loaded: LoadTime,
 }
 
-/// A connection at the primary that does nothing but gauges.
+/// A connection at the primary for snapshot probes alone.
 pub struct Gauger {
     link: Link,
     sighting: Sighting,
@@ -59,24 +61,26 @@ pub struct Gauger {
     request_with_roles: BytesMut,
 }
 
-/// When the first process of the server has read the configuration last: what a connection that begins now inherits.
+/// Returns the time at which the first process of the server last read the configuration, which a new
+/// connection inherits.
 ///
 /// # Errors
 /// As every connection.
 pub async fn loaded_first(address: &Address) -> Result<LoadTime, Error> {
     let rows = Link::connect(address, "").await?.query(LOADED_FIRST).await?;
     let said = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
-    said.map(LoadTime::new)
-        .ok_or_else(|| Error::Protocol("the server does not say when it was configured".to_owned()))
+    said.map(LoadTime::new).ok_or_else(|| {
+        Error::Protocol("the server does not report when it loaded its configuration".to_owned())
+    })
 }
 
 impl Gauger {
-    /// Connects, reads the incarnation and prepares the gauge.
+    /// Connects, reads the incarnation and prepares the probe.
     ///
     /// # Errors
     /// [`Error::Protocol`] if the server is in recovery; otherwise as every connection.
     pub async fn connect(address: &Address, epoch: Epoch) -> Result<Gauger, Error> {
-        // Its only commit is the one of `flush`, which waits for no standby.
+        // The only commit of this connection is that of `flush`, which waits for no standby.
         let mut link = Link::connect(address, "-c synchronous_commit=local -c jit=off").await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if sighting.in_recovery {
@@ -88,26 +92,28 @@ impl Gauger {
         Ok(Gauger { link, sighting, request, request_with_roles })
     }
 
-    /// The life of the primary that this connection belongs to.
+    /// The incarnation of the primary that this connection belongs to.
     pub fn sighting(&self) -> &Sighting {
         &self.sighting
     }
 
-    /// One gauge, in one round trip.
+    /// Runs one probe, in one round trip.
     ///
     /// # Errors
-    /// [`Error::Protocol`] if the server is in recovery after all; [`Error::Unreachable`] if it went away: connect anew.
+    /// [`Error::Protocol`] if the server is in recovery after all; [`Error::Unreachable`] if it went away:
+    /// connect again.
     pub async fn gauge(&mut self) -> Result<Gauge, Error> {
         self.look(false).await.map(|(gauge, _)| gauge)
     }
 
-    /// One gauge, and the digest of what is the whole server's (see [`crate::roles`]), in the same snapshot.
+    /// Runs one probe, together with the digest of the server-wide catalogs (see [`crate::roles`]), in the
+    /// same snapshot.
     ///
     /// # Errors
     /// As [`Gauger::gauge`]; [`Error::Refused`] with 42501 if the role may not read `pg_authid`.
     pub async fn gauge_with_roles(&mut self) -> Result<(Gauge, u64), Error> {
         let (gauge, roles) = self.look(true).await?;
-        let none = || Error::Protocol("the gauge has no digest of the roles".to_owned());
+        let none = || Error::Protocol("the snapshot probe lacks the digest of the roles".to_owned());
         Ok((gauge, roles.ok_or_else(none)?))
     }
 
@@ -123,14 +129,15 @@ impl Gauger {
             })
             .await?;
         let Some(Look { snapshot, insert_lsn, in_recovery: false, loaded, roles }) = look else {
-            return Err(Error::Protocol("the primary's answer is no gauge".to_owned()));
+            return Err(Error::Protocol("unexpected answer to the snapshot probe".to_owned()));
         };
         let insert_lsn = end_of_last_record(insert_lsn, self.sighting.segment_bytes);
         Ok((Gauge { incarnation: self.sighting.incarnation, snapshot, insert_lsn, loaded }, roles))
     }
 
-    /// Makes the log durable up to now by one small commit. An unfinished transaction's records are flushed by nobody
-    /// else for seconds: a gauge that waits for the decoder to come to its position waits no longer than this takes.
+    /// Makes the WAL durable up to now by one small commit. No other process flushes an unfinished
+    /// transaction's records for seconds. A probe that waits for the decoder to reach its position waits no
+    /// longer than this takes.
     ///
     /// # Errors
     /// The server's own.
@@ -147,9 +154,9 @@ struct Look {
     roles: Option<u64>,
 }
 
-/// The columns in their binary forms.
+/// Reads the columns in their binary forms.
 fn read(row: &DataRowBody) -> Result<Look, Error> {
-    let wrong = || Error::Protocol("the gauge's row is malformed".to_owned());
+    let wrong = || Error::Protocol("malformed row of the snapshot probe".to_owned());
     let mut ranges = row.ranges();
     let mut column = || -> Result<Bytes, Error> {
         Ok(row.buffer_bytes().slice(ranges.next()?.flatten().ok_or_else(wrong)?))
@@ -168,7 +175,8 @@ fn read(row: &DataRowBody) -> Result<Look, Error> {
     })
 }
 
-/// `pg_snapshot` as its send function writes it: the number of running transactions, xmin, xmax, the running ones.
+/// Reads `pg_snapshot` as its send function writes it: the number of running transactions, xmin, xmax, the
+/// running ones.
 fn read_snapshot(mut bytes: Bytes) -> Option<Snapshot> {
     let count = usize::try_from(bytes.try_get_u32().ok()?).ok()?;
     let xmin = bytes.try_get_u64().ok()?;
@@ -183,9 +191,9 @@ fn read_snapshot(mut bytes: Bytes) -> Option<Snapshot> {
         .then(|| Snapshot::new(Xid::new(xmax), running))
 }
 
-/// At the start of a page the server names the place behind the page's header, where the next record will start; the
-/// last record ended before the header. Nothing lies between, and on a quiet server nobody would ever come to decode
-/// "up to behind the header".
+/// Returns the end of the last record. At the start of a page the server names the position after the page's
+/// header, where the next record will start; the last record ended before the header. Nothing lies between,
+/// and on a quiet server the decoder would never reach "the position after the header".
 fn end_of_last_record(insert: Lsn, segment_bytes: u64) -> Lsn {
     let header = match insert.get() % segment_bytes {
         offset if offset < PAGE_BYTES => SEGMENT_HEADER_BYTES,

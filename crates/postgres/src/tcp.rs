@@ -1,10 +1,11 @@
-//! How TCP connections are set, to servers and from clients.
+//! Options of TCP connections, to servers and from clients.
 
 use std::io;
 use tokio::net::TcpStream;
 
-/// What is written goes out at once; and a peer that went away without a word is found in the time that the system's
-/// `tcp_keepalive_*` say, as PostgreSQL and PgBouncer have it: nobody keeps locks or a place for it for ever.
+/// Sends written bytes at once, and finds a peer that vanished silently in the time of the system's
+/// `tcp_keepalive_*`, as PostgreSQL and PgBouncer have it: a vanished peer keeps locks or an entry no longer
+/// than that.
 ///
 /// # Errors
 /// The system's.

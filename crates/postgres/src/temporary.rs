@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A name for a temporary file or folder that no other one has: `consort-<purpose>-<process>-<random>`.
+/// Returns a unique name for a temporary file or folder: `consort-<purpose>-<process>-<random>`.
 pub fn unique_name(purpose: &str) -> String {
     // Each RandomState has keys of its own, from the system's random numbers.
     let random = RandomState::new().build_hasher().finish() >> 32;

@@ -1,5 +1,5 @@
-//! TLS towards the servers, in the words of libpq's `sslmode`: what is asked of a server's certificate, and the certificate
-//! that servers are shown (PostgreSQL's chapter "SSL Support").
+//! TLS towards the servers, in the words of libpq's `sslmode`: the checks of a server's certificate, and the
+//! certificate of Consort (PostgreSQL's chapter "SSL Support").
 
 use crate::tcp;
 use std::cmp::Ordering;
@@ -23,37 +23,39 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-/// The wish for TLS, the first message of a connection: its length, and a number that is no version of the protocol.
+/// The request for TLS, the first message of a connection: its length, and a number that is no version of the
+/// protocol.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// What is asked of a server's certificate.
+/// Requirement for a server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Checks {
-    /// Nothing, not even that there is one: a server without TLS is spoken to in the clear (`prefer`). Whoever can change what
-    /// is on the way can have it so.
+    /// No requirement, not even a certificate: a server without TLS is spoken to in clear text (`prefer`). An
+    /// attacker who can change the traffic can force clear text.
     Prefer,
-    /// Nothing: nobody can listen, but whoever answers is believed (`require`).
+    /// No requirement: the traffic cannot be read on the way, but any server is believed (`require`).
     Nothing,
-    /// It is signed by one that we know (`verify-ca`).
+    /// A certificate signed by a known authority (`verify-ca`).
     Signer,
-    /// It is signed by one that we know, for the host that we connect to (`verify-full`).
+    /// A certificate signed by a known authority, for the host of the connection (`verify-full`).
     Host,
 }
 
-/// How connections to servers are encrypted. Two are equal if they were made of the same.
+/// Encryption of connections to servers. Two are equal if they were made of the same.
 #[derive(Clone)]
 pub struct Tls {
     checks: Checks,
     authorities: Option<PathBuf>,
-    /// Our own chain, and its key.
+    /// Consort's own chain, and its key.
     certificate: Option<(PathBuf, PathBuf)>,
-    /// What the files held: one for all clones.
+    /// Content of the files: one for all clones.
     config: Arc<Mutex<Arc<ClientConfig>>>,
 }
 
 impl Tls {
-    /// Encryption with these checks; `authorities` is a PEM file with the certificates of those whose signature counts,
-    /// `certificate` one with our own chain, and one with its key, for servers that ask for it.
+    /// Encryption with these checks. `authorities` is a PEM file with the certificates of trusted
+    /// authorities. `certificate` has one with Consort's own chain, and one with its key, for servers that
+    /// ask for it.
     ///
     /// # Errors
     /// A sentence for a person, with the name of the file.
@@ -67,7 +69,7 @@ impl Tls {
             (Checks::Prefer | Checks::Nothing, _) => None,
             (Checks::Signer | Checks::Host, Some(file)) => Some(signers(file, &provider)?),
             (Checks::Signer | Checks::Host, None) => {
-                return Err("no file tells whose signature counts".to_owned());
+                return Err("no certificate authority is set (server_tls_ca)".to_owned());
             }
         };
         let verifier = Arc::new(Verifier { checks, signers, provider: provider.clone() });
@@ -91,7 +93,8 @@ impl Tls {
         })
     }
 
-    /// From now on connections of this one and of all its clones begin with what the files held when the other one was made.
+    /// Takes over the content of the files from `other`: new connections of this one and of all its clones
+    /// use it.
     pub fn renew(&self, other: &Tls) {
         let config = other.config();
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
@@ -104,7 +107,8 @@ impl Tls {
     /// Connects to a server and begins TLS.
     ///
     /// # Errors
-    /// Those of the connection; a server that speaks no TLS where it is demanded, or whose certificate is refused.
+    /// Those of the connection; a server that speaks no TLS where it is demanded, or whose certificate is
+    /// refused.
     pub async fn connect(&self, host: &str, port: u16) -> io::Result<Stream> {
         let mut stream = TcpStream::connect((host, port)).await?;
         tcp::set_up(&stream)?;
@@ -114,8 +118,8 @@ impl Tls {
         match said {
             b'S' => {}
             b'N' if self.checks == Checks::Prefer => return Ok(Stream::Clear(stream)),
-            b'N' => return wrong("does not speak TLS, and server_tls wants it"),
-            _ => return wrong("does not say whether it speaks TLS"),
+            b'N' => return wrong("does not support TLS (server_tls)"),
+            _ => return wrong("sent an unexpected answer to the TLS request"),
         }
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let refused = |why: io::Error| io::Error::new(why.kind(), format!("TLS with {host}:{port}: {why}"));
@@ -123,7 +127,7 @@ impl Tls {
         Ok(Stream::Encrypted(Box::new(stream)))
     }
 
-    /// The same for a program of PostgreSQL's own, as variables of its environment.
+    /// Returns the encryption for a program of PostgreSQL's own, as variables of its environment.
     pub fn for_libpq(&self) -> Vec<(&'static str, OsString)> {
         let mode = match self.checks {
             Checks::Prefer => "prefer",
@@ -132,7 +136,7 @@ impl Tls {
             Checks::Host => "verify-full",
         };
         let mut variables = vec![("PGSSLMODE", OsString::from(mode))];
-        // libpq checks by them whatever the mode is, and `prefer` would go on in the clear where that fails.
+        // libpq checks by them in any mode, and `prefer` would go on in clear text where that fails.
         let authorities = self.authorities.as_ref().filter(|_| self.checks != Checks::Prefer);
         variables.extend(authorities.map(|file| ("PGSSLROOTCERT", OsString::from(file))));
         if let Some((file, key)) = &self.certificate {
@@ -147,11 +151,11 @@ impl Tls {
     }
 }
 
-/// A connection to a server, behind the question whether it speaks TLS.
+/// A connection to a server, after the negotiation of TLS.
 pub enum Stream {
-    /// It does.
+    /// The server speaks TLS.
     Encrypted(Box<TlsStream<TcpStream>>),
-    /// It does not, and need not.
+    /// The server does not speak TLS, and need not.
     Clear(TcpStream),
 }
 
@@ -187,19 +191,19 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Our certificate, and those between it and one that the servers know.
+/// Reads Consort's certificate, and those between it and one that the servers know.
 fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let named = |why: &dyn fmt::Display| format!("server_tls_certificate: {}: {why}", file.display());
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let chain: Vec<CertificateDer<'static>> = read.map_err(|why| named(&why))?;
-    if chain.is_empty() { Err(named(&"there is no certificate in it")) } else { Ok(chain) }
+    if chain.is_empty() { Err(named(&"the file contains no certificate")) } else { Ok(chain) }
 }
 
 fn secret(key: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_file(key).map_err(|why| format!("server_tls_key: {}: {why}", key.display()))
 }
 
-/// Why a certificate and a key cannot be shown together.
+/// Reason why a certificate and a key cannot be used together.
 fn unfit(why: &Error, file: &Path, key: &Path) -> String {
     let (file, key) = (file.display(), key.display());
     match why {
@@ -247,7 +251,8 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Asks of a certificate what the checks say. That the server holds the certificate's key is asked always.
+/// Verifies a certificate as the checks require. The server's possession of the certificate's key is always
+/// verified.
 #[derive(Debug)]
 struct Verifier {
     checks: Checks,
@@ -265,7 +270,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let Some(signers) = &self.signers else { return Ok(ServerCertVerified::assertion()) };
-        // The host's name is looked at last.
+        // The host's name is checked last.
         match signers.verify_server_cert(certificate, between, host, ocsp, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -301,7 +306,8 @@ impl ServerCertVerifier for Verifier {
 mod tests {
     use super::*;
 
-    /// The variables of an encryption with the file `a` of authorities and these, none of which is there.
+    /// Returns the variables of an encryption with the file `a` of authorities and these, where no file
+    /// exists.
     fn variables(checks: Checks, certificate: Option<(&str, &str)>) -> Vec<String> {
         let nothing = Tls::new(Checks::Nothing, None, None).expect("no file is read");
         let certificate = certificate.map(|(file, key)| (PathBuf::from(file), PathBuf::from(key)));

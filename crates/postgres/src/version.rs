@@ -1,23 +1,24 @@
-//! The major version of PostgreSQL that is supported. Servers of another one are refused: what their catalogs, trees and
-//! event triggers mean is not known.
+//! The supported major version of PostgreSQL. Servers of another one are refused: the meaning of their
+//! catalogs, trees and event triggers is not known.
 
 use crate::Error;
 use crate::address::Control;
 
-/// The major version that this engine is tested with: what it reads (the text of query trees, the meaning of log
-/// positions) changes with the major version.
+/// The major version that this engine is tested with: the data that it reads (the text of query trees, the
+/// meaning of WAL positions) change with the major version.
 pub const MAJOR: u32 = 15;
 
 /// The parameter in which a server reports its version at a log-in.
 pub(crate) const PARAMETER: &str = "server_version";
 
-/// Whether a server of this `server_version` is supported: `15.18 (Debian 15.18-0+deb12u1)`, `16beta1`.
+/// Returns true if a server of this `server_version` is supported: `15.18 (Debian 15.18-0+deb12u1)`,
+/// `16beta1`.
 pub fn is_supported(server_version: &str) -> bool {
     let digits = server_version.split(|letter: char| !letter.is_ascii_digit()).next();
     digits.and_then(|digits| digits.parse().ok()) == Some(MAJOR)
 }
 
-/// The way out, for people.
+/// Remedy, as a sentence for the operator.
 pub(crate) fn remedy() -> String {
     format!("use PostgreSQL {MAJOR}: other major versions are not supported yet")
 }
@@ -33,10 +34,10 @@ pub(crate) fn accept(server_version: &str) -> Result<(), Error> {
     Err(Error::Setup(format!("the server is PostgreSQL {server_version}: {}", remedy())))
 }
 
-/// Asks the server of this connection, and refuses another major version.
+/// Refuses the server of this connection if it has another major version.
 ///
 /// # Errors
-/// [`Error::Setup`] if it is another one; otherwise as every query.
+/// [`Error::Setup`] if it has; otherwise as every query.
 pub async fn demand(control: &Control) -> Result<(), Error> {
     let row = control.query_one("SELECT current_setting('server_version')", &[]).await?;
     accept(row.get(0))

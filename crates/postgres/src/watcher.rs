@@ -1,7 +1,7 @@
-//! A look at one standby, again and again: how far it has replayed.
+//! The watcher of one standby: queries its replay position repeatedly.
 //!
-//! What has been heard here is the *low* of a proof at this standby: a commit whose record ends at or below it is surely
-//! in every snapshot taken later in the same incarnation.
+//! The reported position is the *low* of a proof at this standby: a commit whose record ends at or below it
+//! is surely in every snapshot taken later in the same incarnation.
 
 use crate::Error;
 use crate::address::Address;
@@ -13,16 +13,17 @@ use fallible_iterator::FallibleIterator;
 use history::{Epoch, Lsn};
 use postgres_protocol::message::backend::Message;
 
-/// The question whether it is a standby, and how far it has replayed.
+/// Name of the prepared query of the replay position, null at a primary.
 const STATEMENT: &str = "replayed";
 const POSITION: &str =
     "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn(), '0/0') END";
-/// The same question while a proof of its history holds.
+/// Name of the prepared query that also requires the proof of the standby's history.
 const PROVEN: &str = "replayed_as_proven";
 
-/// The position, and null instead of one as soon as the proof does not hold any more. The receiver is looked at after the
-/// position: what was replayed by then came from it, or from before. It says which timeline it is about to receive before
-/// anything of that comes; a standby that has none takes it from an archive, its history file first.
+/// Query of the position, with null instead as soon as the proof does not hold any more. The receiver is read
+/// after the position: everything replayed by then came from it, or from before. A receiver reports the
+/// timeline that it is about to receive before any of its WAL comes; a standby without one takes it from an
+/// archive, its history file first.
 fn position(proof: &Proof) -> String {
     let Proof { reach, follows, receiver, .. } = proof;
     format!(
@@ -45,7 +46,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Connects, reads the incarnation and prepares the question.
+    /// Connects, reads the incarnation and prepares the query.
     ///
     /// # Errors
     /// [`Error::Protocol`] if the server is no standby; otherwise as every connection.
@@ -53,16 +54,17 @@ impl Watcher {
         let mut link = Link::connect(address, "-c jit=off").await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if !sighting.in_recovery {
-            return Err(Error::Protocol(format!("{address} is no standby")));
+            return Err(Error::Protocol(format!("{address} is not a standby")));
         }
         link.prepare(STATEMENT, POSITION).await?;
         Ok(Watcher { link, sighting, request: run_prepared(STATEMENT), proofs: 0 })
     }
 
-    /// From now on a position is heard only while this proof holds. The life of the standby is on the timeline of the proof.
+    /// Reports a position from now on only while this proof holds. This incarnation of the standby is on the
+    /// timeline of the proof.
     ///
     /// # Errors
-    /// As every question.
+    /// As every query.
     pub async fn hold_to(&mut self, proof: &Proof) -> Result<(), Error> {
         self.proofs += 1;
         let name = format!("{PROVEN}_{}", self.proofs);
@@ -72,16 +74,17 @@ impl Watcher {
         Ok(())
     }
 
-    /// The life of the standby that this connection belongs to.
+    /// The incarnation of the standby that this connection belongs to.
     pub fn sighting(&self) -> &Sighting {
         &self.sighting
     }
 
-    /// How far it has replayed, in one round trip. Within one connection the answers never go back.
+    /// Returns the standby's replay position, in one round trip. Within one connection the answers never go
+    /// back.
     ///
     /// # Errors
-    /// [`Error::Protocol`] if it was promoted, or the proof of its history does not hold any more; [`Error::Unreachable`] if it
-    /// went away. In both cases connect anew.
+    /// [`Error::Protocol`] if it was promoted, or the proof of its history does not hold any more;
+    /// [`Error::Unreachable`] if it went away. In both cases connect again.
     pub async fn replayed(&mut self) -> Result<Lsn, Error> {
         let mut position = None;
         self.link
@@ -95,12 +98,12 @@ impl Watcher {
             .await?;
         position.map(Lsn::new).ok_or_else(|| {
             Error::Protocol(
-                "the server is no standby any more, or what it replays comes from elsewhere".to_owned(),
+                "the server is not a standby any more, or replays WAL of another server".to_owned(),
             )
         })
     }
 
-    /// How far it has received; a standby that receives nothing says what it last had.
+    /// Returns the standby's received position; a standby that receives nothing reports its last one.
     ///
     /// # Errors
     /// As [`Watcher::replayed`].

@@ -1,5 +1,5 @@
-//! The write guard of a copy: transactions are read-only by default in a database that Consort feeds. Feeding sets it, and
-//! attaching the database as a primary's takes it away.
+//! The write guard of a copy: transactions are read-only by default in a database that Consort feeds. Feeding
+//! sets the guard, and attaching the database as a primary's removes it.
 
 use crate::Error;
 use crate::address::Control;
@@ -7,14 +7,16 @@ use crate::address::Control;
 /// The setting that guards a database.
 pub const SETTING: &str = "default_transaction_read_only";
 
-/// The command that takes the guard away from the database of the connection; none if it has none, or is no copy.
+/// Query of the command that removes the guard from the database of the connection; empty if it has none, or
+/// is no copy.
 const NEEDLESS: &str = "\
     SELECT format('ALTER DATABASE %I RESET default_transaction_read_only', d.datname) \
     FROM pg_database d JOIN pg_db_role_setting s ON s.setdatabase = d.oid AND s.setrole = 0 \
     WHERE d.datname = current_database() AND 'default_transaction_read_only=on' = ANY (s.setconfig) \
       AND to_regclass('consort.position') IS NOT NULL";
 
-/// Takes the guard away from the database of this connection if that is, or was, a copy: it is going to be written to.
+/// Removes the guard from the database of this connection if that is, or was, a copy: it is going to be
+/// written to.
 ///
 /// # Errors
 /// As every query.

@@ -33,7 +33,7 @@ fn main() {
     runtime.block_on(measure(rounds, rows, u64::from(batch)));
 }
 
-/// What one run took.
+/// Measurements of one run.
 #[derive(Clone, Copy)]
 struct Run {
     rows: u32,
@@ -52,7 +52,7 @@ impl Run {
     }
 }
 
-/// What the feeder's time is taken of.
+/// The part of the feed that its time is taken of.
 #[derive(Clone, Copy, PartialEq)]
 enum Timed {
     /// Decoding the stream, and applying what has come out meanwhile.
@@ -173,7 +173,7 @@ impl Bench {
         Bench { primary, fed, native, slot: attached.slot, database: attached.database, written: 0 }
     }
 
-    /// Commits so many updates of random rows, and a mark behind them.
+    /// Commits this number of updates of random rows, and a mark after them.
     fn write(&mut self, rows: u32, rows_each: u32) {
         self.written += 1;
         let work = format!(
@@ -250,7 +250,7 @@ impl Bench {
         };
         decoder.confirm(last);
         while self.confirmed() < last {
-            // The confirmation is sent while somebody asks for more.
+            // The confirmation is sent while more is requested.
             let _ = tokio::time::timeout(Duration::from_millis(50), decoder.next()).await;
         }
         run

@@ -1,11 +1,12 @@
-//! Feeding replicas: servers of their own that Consort gives the primary's commits.
+//! Logical replicas: servers of their own that Consort gives the primary's commits.
 //!
-//! * [`apply`]: what committed, rows and DDL, at a replica that Consort feeds.
-//! * [`mod@clone`]: a copy of a database for such a replica, made while everybody works.
-//! * [`sequences`]: where the sequences of a database stand.
-//! * [`verify`]: whether such a replica has the primary's rows.
+//! * [`apply`]: applies commits, rows and DDL, at a logical replica of Consort.
+//! * [`mod@clone`]: copies a database for such a replica, while clients go on working.
+//! * [`sequences`]: reads the positions of a database's sequences.
+//! * [`verify`]: compares such a replica with the primary, row by row.
 //!
-//! Connections, the decoder and quoting come from the crate `postgres`. When a replica is copied or fed is decided elsewhere.
+//! Connections, the decoder and quoting come from the crate `postgres`. Times of copies and feeds are decided
+//! elsewhere.
 
 pub mod apply;
 pub mod clone;

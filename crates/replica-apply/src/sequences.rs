@@ -1,39 +1,42 @@
-//! Where the sequences of a database stand. PostgreSQL 15's logical decoding tells nothing of them: they are asked for.
+//! Positions of a database's sequences. PostgreSQL 15's logical decoding does not give them: they are asked
+//! for.
 //!
-//! PostgreSQL tells of many at once what each gave last. What one gives first that has given nothing only itself tells: of those
-//! no more are asked at a time than one statement asks, the ones first that were asked longest ago.
+//! PostgreSQL reports the last values of many sequences at once. The first value of a sequence that has given
+//! none is known only to the sequence itself. At most one statement's worth of those is asked at a time, the
+//! ones first that were asked longest ago.
 
 use postgres::Error;
 use postgres::address::Control;
 use postgres::sql::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many are asked for, or set, by one statement: it locks each until it ends, and a server has room for so many locks.
+/// Number of sequences read or set by one statement. The statement locks each until it ends, and a server's
+/// lock table is bounded.
 pub(crate) const AT_ONCE: usize = 256;
 
-/// What such a statement begins with: it waits for no lock for long, and not until it counts as a deadlock. As it names
-/// other sequences each time, pg_stat_statements would forget what others ask for its sake (where that is not loaded, anybody may
-/// set what has its name).
+/// Prefix of such a statement: it waits only briefly for locks, and ends before it counts as a deadlock. The
+/// statement names other sequences each time, so pg_stat_statements would evict other entries for its sake.
+/// (If that module is not loaded, any role may set a parameter of its name.)
 pub(crate) const PATIENCE: &str =
     "SET LOCAL lock_timeout = '100ms'; SET LOCAL pg_stat_statements.track = 'none'";
 
-/// Where a sequence stands.
+/// Position of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence {
     /// Its schema.
     pub schema: String,
     /// Its name there.
     pub name: String,
-    /// What it gave last; if it has given nothing, what it gives first.
+    /// Last value given. If no value was given yet, the first value to be given.
     pub last: i64,
-    /// Whether it has given that.
+    /// True if it has given that value.
     pub is_called: bool,
 }
 
-/// Where the sequences of a database stand, by their numbers at the primary.
+/// Positions of a database's sequences, by their numbers at the primary.
 pub type Sequences = BTreeMap<u32, Sequence>;
 
-/// What stands otherwise than before.
+/// Sequences whose state differs from the earlier one.
 pub fn moved<'a>(before: Option<&Sequences>, now: &'a Sequences) -> Vec<&'a Sequence> {
     let was = |id: u32| before.and_then(|before| before.get(&id));
     now.iter().filter(|(id, sequence)| was(**id) != Some(*sequence)).map(|(_, sequence)| sequence).collect()
@@ -43,7 +46,7 @@ pub fn moved<'a>(before: Option<&Sequences>, now: &'a Sequences) -> Vec<&'a Sequ
 #[derive(Debug, Default)]
 pub struct Look {
     round: u64,
-    /// Those that had given nothing when they were asked.
+    /// Sequences that had given no value when they were asked.
     first: BTreeMap<u32, First>,
 }
 
@@ -60,9 +63,10 @@ type Name = (String, String);
 
 type Row = Vec<Option<String>>;
 
-/// The permanent sequences that are the database's own. One that was touched by a transaction that holds a table for itself, as
-/// DDL does, or waits for one, is looked at when that is over: DDL draws numbers, too, and a replica that has not run it yet is
-/// going to draw the same. And who asks for a sequence for which DDL waits would wait behind that, and be refused.
+/// The permanent sequences that are the database's own. A sequence that was touched by a transaction that
+/// holds a table lock of its own, as DDL does, or waits for one, is read when that is over: DDL draws
+/// numbers, too, and a replica that has not run it yet is going to draw the same. Also, a query for a
+/// sequence that DDL waits for would wait after that, and be refused.
 const NAMES: &str = "\
     WITH held AS MATERIALIZED (SELECT relation, mode, virtualtransaction FROM pg_locks \
       WHERE locktype = 'relation' \
@@ -74,10 +78,10 @@ const NAMES: &str = "\
         WHERE mode IN ('ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))";
 
 impl Look {
-    /// Where they stand now. Those are missing that cannot be asked now.
+    /// Current positions. Sequences that cannot be asked now are missing.
     ///
     /// # Errors
-    /// As every query; but what is refused for one of them does not keep it from the others.
+    /// As every query; but a refusal for one of them does not keep it from the others.
     pub async fn read(&mut self, control: &Control) -> Result<Sequences, Error> {
         self.round += 1;
         let names: BTreeMap<u32, Name> =
@@ -133,7 +137,7 @@ async fn ask(control: &Control, ids: &[u32], sql: impl Fn(&[u32]) -> String) -> 
                 parts.extend([one, other]);
             }
             Err(error @ Error::Refused { .. }) => {
-                tracing::debug!(sequence = ?part, %error, "where it stands is not known now");
+                tracing::debug!(sequence = ?part, %error, "cannot read the position of the sequence");
             }
             Err(error) => return Err(error),
         }
@@ -141,13 +145,13 @@ async fn ask(control: &Control, ids: &[u32], sql: impl Fn(&[u32]) -> String) -> 
     Ok(all)
 }
 
-/// What each has given last; nothing if it has given nothing.
+/// Query for the last value of each sequence; NULL if it has given none.
 fn last_values(ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     format!("SELECT id, pg_sequence_last_value(id) FROM unnest('{{{}}}'::oid[]) AS id", ids.join(","))
 }
 
-/// What each has itself.
+/// Query for the own first value of each sequence.
 fn first_values(ids: &[u32], names: &BTreeMap<u32, Name>) -> String {
     let named = ids.iter().filter_map(|id| names.get(id).map(|name| (id, name)));
     let each = named.map(|(id, (schema, name))| {

@@ -8,12 +8,13 @@ use crate::{Kind, Reason, StandbyId};
 use history::{Access, ColumnSet, DatabaseId, Footprint, Incarnation, RelationId, Rows};
 use order::GaugeNumber;
 
-/// `pg_class`. No commit names it: what changes the catalog writes everything, and so overlaps it.
+/// `pg_class`. No commit names it: a catalog change writes everything, and so overlaps it.
 const CATALOG: RelationId = RelationId::new(1259);
 
 impl Scheduler {
-    /// Whether this life of a standby shows every change of the catalog that the primary had shown when `wanted` was
-    /// first given: `None` at a statement's arrival, and the same place again after [`Verdict::Wait`]. May want a gauge.
+    /// Decides if this incarnation of a standby shows every change of the catalog that the primary had shown
+    /// when `wanted` was first given: `None` at a statement's arrival, and the same place again after
+    /// [`Verdict::Wait`]. May want a snapshot probe.
     pub fn catalog_shown(
         &mut self,
         database: DatabaseId,
@@ -22,7 +23,7 @@ impl Scheduler {
     ) -> Verdict {
         self.look(database);
         if self.closed > 0 {
-            // A mark will be behind the change of roles: what counts is whether the standby shows that.
+            // A mark will follow the change of roles: the standby must show that mark.
             *wanted = None;
             return Verdict::Wait(Reason::RolesChanged);
         }
@@ -45,7 +46,7 @@ impl Scheduler {
                 return Verdict::Wait(Reason::GaugeNotSettled);
             }
         }
-        // What has settled has been placed, so a fed replica's mark may be asked now.
+        // A settled commit has been placed, so a logical replica's mark may be asked now.
         let shown = self.standbys.all.get(&standby).is_some_and(|replica| match replica.kind {
             Kind::Standby => replica.mark() >= Some(newest),
             Kind::Fed => self.shows(replica, database, &catalog),

@@ -1,18 +1,18 @@
-//! The freshness index of one database: when each item was last written. When is a position in the log where standbys are
-//! asked, and a version where fed replicas are.
+//! The freshness index of one database: the last write of each item. The stamp is a WAL position for
+//! standbys, and a version for logical replicas.
 //!
-//! Items are a table's existence of rows, its columns, and its rows by primary key. A commit overlaps a read only if it
-//! wrote both a column (or rows came or went) and a row that the read touches, so the newest by columns and the newest
-//! by rows are both upper bounds, and the smaller one is the answer.
+//! Items are a table's existence of rows, its columns, and its rows by primary key. A commit overlaps a read
+//! only if it wrote both a column (or rows came or went) and a row that the read touches. So the newest by
+//! columns and the newest by rows are both upper bounds, and the smaller one is the answer.
 
 use crate::row_freshness::{RowId, Rows, Stamp};
 use history::{Access, ColumnSet, DatabaseId, Footprint, RelationId, Rows as RowSet};
 use std::collections::BTreeMap;
 
-/// When each item of one database was last written.
+/// Last write of each item of one database.
 ///
-/// Invariants: `newest` is the stamp of the newest commit; nothing in `tables` is newer. A table that is not in `tables`
-/// was last written at or below `floor`. At most `max_tables` tables.
+/// Invariants: `newest` is the stamp of the newest commit; nothing in `tables` is newer. A table that is not
+/// in `tables` was last written at or below `floor`. At most `max_tables` tables.
 #[derive(Debug)]
 pub(crate) struct Freshness<S> {
     database: DatabaseId,
@@ -24,15 +24,15 @@ pub(crate) struct Freshness<S> {
 /// Stamps of the newest commits of one table.
 #[derive(Debug, Default)]
 struct Table<S> {
-    /// That touched it at all.
+    /// Newest commit that touched the table at all.
     newest: S,
-    /// That touched all of its rows, or more rows than a footprint names.
+    /// Newest commit that touched all of its rows, or more rows than a footprint names.
     whole: S,
     /// In which rows came or went.
     existence: S,
-    /// That changed a column, and it is not known which.
+    /// Newest commit that changed a column, if it is not known which.
     any_column: S,
-    /// That changed the column, by attribute number less one.
+    /// Newest commit that changed the column, by attribute number less one.
     columns: Vec<S>,
 }
 

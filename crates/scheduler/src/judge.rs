@@ -1,48 +1,53 @@
-//! After a read ran at a standby: whether its answer is one that the primary would have given.
+//! Judges a read after it ran at a standby: decides if its answer is one that the primary would have given.
 //!
 //! # Why a proven answer is right
 //!
-//! The read arrived at `a`; its answer is judged at `z`. The standby's snapshot is of an instant between. Commits are
-//! compared by what they wrote and what the read reads; only those that overlap count.
+//! The read arrived at `a`; its answer is judged at `z`. The standby's snapshot is of an instant between.
+//! Commits are compared by the rows that they wrote and the rows that the read reads; only those that overlap
+//! count.
 //!
-//! **Positioned.** The gauge was sent after `a` and answered before `z`, and is settled: every commit that it sees is
-//! decoded. Let `low` be the replay position heard before the read was sent and `q` the one in the read's snapshot.
-//! Replay is in the order of the log, and redo shows a commit before the position moves past it:
+//! **Positioned.** The snapshot probe was sent after `a` and answered before `z`, and is settled: every
+//! commit that it sees is decoded. Let `low` be the replay position heard before the read was sent and `q`
+//! the one in the read's snapshot. Replay is in the order of the WAL, and redo shows a commit before the
+//! position moves past it:
 //!
 //! ```text
 //!                 low             q
-//!   --------------|---------------|------------------->  log
+//!   --------------|---------------|------------------->  WAL
 //!    surely shown |  possibly shown, and one that starts at q  |  surely not shown
 //! ```
 //!
-//! If each commit that overlaps is surely shown and seen by the gauge, or surely not shown and not seen, then for all
-//! that the read reads, the snapshot equals the primary at the gauge's instant. A commit that is not decoded yet is not
-//! seen; it must be known not to be shown: the decoder is past `q`, or it has come to the position of a gauge that was
-//! sent after `q` was read, and that lies not above `q`: then nothing was there to be shown.
+//! If each commit that overlaps is surely shown and seen by the probe, or surely not shown and not seen, then
+//! for all that the read reads, the snapshot equals the primary at the probe's instant. A commit that is not
+//! decoded yet is not seen. Such a commit must be known not to be shown: the decoder is past `q`, or it has
+//! come to the position of a probe that was sent after `q` was read, and that lies not above `q`: then
+//! nothing was there to be shown.
 //!
-//! **Its locks.** The snapshot of a positioned read is older than its locks, which it may have waited for. What emptied a table
-//! of it meanwhile, and was replayed, has taken the rows that the snapshot would show, and those that came instead are newer. So
-//! the position is asked once more when the statement is bound and has its locks: all up to there must be decoded, and no
-//! TRUNCATE or DDL among it may meet the read.
+//! **Its locks.** The snapshot of a positioned read is older than its locks, which it may have waited for. A
+//! replayed command that emptied a table of it meanwhile has taken the rows that the snapshot would show, and
+//! the rows that came instead are newer. So the position is asked once more when the statement is bound and
+//! has its locks: all up to there must be decoded, and no TRUNCATE or DDL among it may meet the read.
 //!
-//! **Plain** (writers through Consort only). At `a` nothing that overlaps was in doubt, at `z` nothing is, and no
-//! decoded commit that overlaps ends above `low`. Take a commit that overlaps, with its doubt from `b`, before it was
-//! sent, to `e`, after it was visible and decoded. If `e` is before `a`, the commit was visible at `a`, and it ends at
-//! or below `low`: it is shown. `b` before `a` and `e` after it was ruled out at `a`. If `b` is after `a`, its record
-//! was written after `low` was heard and so ends above `low`: were it decoded at `z`, the index would say so; were it
-//! not, its doubt would be open at `z`; both were ruled out, so `b` is after `z`, and the snapshot cannot have it. So
-//! nothing that the read reads changed between `a` and `z`, and the answer is right at every instant between. A doubt
-//! that began and ended in between needs no remembering: what it wrote is in the index, above `low`.
+//! **Plain** (writers through Consort only). At `a` nothing that overlaps was in flight, at `z` nothing is,
+//! and no decoded commit that overlaps ends above `low`. Take a commit that overlaps, with its in-flight
+//! write set from `b`, before it was sent, to `e`, after it was visible and decoded. If `e` is before `a`,
+//! the commit was visible at `a`, and it ends at or below `low`: it is shown. `b` before `a` and `e` after it
+//! was ruled out at `a`. If `b` is after `a`, its record was written after `low` was heard and so ends above
+//! `low`. Were the commit decoded at `z`, the index would say so; were it not, its write set would be open at
+//! `z`. Both were ruled out, so `b` is after `z`, and the snapshot cannot have it. So nothing that the read
+//! reads changed between `a` and `z`, and the answer is right at every instant between. A write set that
+//! began and ended in between needs no remembering: its writes are in the index, above `low`.
 //!
-//! **The catalog.** What the read touches was understood just before its ticket was made, from a catalog that had every
-//! change that had come out of the decoder. A change that the standby had replayed by then, and the decoder had not given
-//! yet, ends below `low` and would pass for shown and seen: the footprint itself may be wrong. So a change that came out
-//! since ends the proof.
+//! **The catalog.** The read's footprint was analysed just before its ticket was made, from a catalog that
+//! had every change that had come out of the decoder. A change that the standby had replayed by then, and the
+//! decoder had not given yet, ends below `low` and would pass for shown and seen: the footprint itself may be
+//! wrong. So a change that came out since ends the proof.
 //!
-//! **Roles.** A change of roles comes out of no slot. Reads are kept in ([`Scheduler::close`]) from before it is sent, or
-//! from when it is found and before the gauge that saw it counts, until a mark behind it is visible. A read that begins
-//! then is proven by a gauge that sees the mark, or after the mark's doubt has ended: either way the mark is decoded, it
-//! wrote everything, and only a standby that has replayed it, and so the change, can serve.
+//! **Roles.** A change of roles comes out of no slot. Reads are kept at the primary ([`Scheduler::close`])
+//! from before it is sent, or from when it is found and before the probe that saw it counts, until a mark
+//! after it is visible. A read that begins then is proven by a probe that sees the mark, or after the mark's
+//! write set has ended. Either way the mark is decoded, it wrote everything, and only a standby that has
+//! replayed it, and so the change, can serve.
 
 use crate::bugs::Bug;
 use crate::question::{Proof, Ran, Ticket, Verdict};
@@ -52,9 +57,9 @@ use history::{Commit, Lsn};
 use order::{Gauge, GaugeNumber};
 
 impl Scheduler {
-    /// Whether the answer may be handed on. The read's snapshot must have been taken: ask when its first bytes, or its
-    /// position, are here. After [`Verdict::Wait`] ask again when a gauge was answered or something was decoded. May
-    /// want a gauge.
+    /// Decides if the answer may be handed on. The read's snapshot must have been taken: ask when its first
+    /// bytes, or its position, are here. After [`Verdict::Wait`] ask again when a snapshot probe was answered
+    /// or something was decoded. May want a snapshot probe.
     pub fn judge(&mut self, ticket: &mut Ticket, ran: &Ran) -> Verdict {
         self.look(ticket.database);
         if self.options.bugs.has(Bug::StandbyLive) {
@@ -98,14 +103,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether a fed replica was given up, to be copied anew, after the ticket was made ready: the read may have seen a
-    /// half of a copy. Or a standby may have left the primary's history since.
+    /// True if a logical replica was given up, to be copied again, after the ticket was made ready: the read
+    /// may have seen a half of a copy. Also true if a standby may have left the primary's history since.
     fn given_up_since(&self, ticket: &Ticket) -> bool {
         let replica = self.standbys.all.get(&ticket.standby);
         replica.map_or(ticket.kind == Kind::Fed, |replica| replica.given_up != ticket.given_up)
     }
 
-    /// Whether reads were kept in after the ticket was made.
+    /// True if reads were kept at the primary after the ticket was made.
     fn kept_in_since(&self, ticket: &Ticket) -> bool {
         ticket.closings.is_some_and(|closings| closings != self.closings)
             && !self.options.bugs.has(Bug::ClosedDoorAjar)
@@ -155,7 +160,7 @@ impl Scheduler {
         self.emptied_by(ticket, locked).map_or(Ok(replayed), |reason| Err(Verdict::Refused(reason)))
     }
 
-    /// Whether a commit that may have been replayed by then has emptied a table of the read, or may have.
+    /// A reason if a commit that may have been replayed by then has emptied a table of the read, or may have.
     fn emptied_by(&self, ticket: &Ticket, locked: Lsn) -> Option<Reason> {
         let followed = self.databases.get(&ticket.database)?;
         let Some(mut above) = followed.recent.above(ticket.low) else {
@@ -186,8 +191,9 @@ impl Scheduler {
         self.compare(ticket, replayed, &gauge).map_or(Verdict::Proven, Verdict::Refused)
     }
 
-    /// How old the snapshot may be was looked at before. It must not be ahead of the primary either, where the session may read
-    /// next: a standby may show for long what the primary does not show yet, while a commit waits there for another standby.
+    /// Checks that the snapshot is not ahead of the primary, where the session may read next: a standby may
+    /// show for long what the primary does not show yet, while a commit waits there for another standby. The
+    /// snapshot's age was checked before.
     fn for_the_session(&mut self, ticket: &mut Ticket, replayed: Lsn) -> Verdict {
         if !self.decoded_past(ticket, replayed) {
             return Verdict::Wait(Reason::DecoderBehind);
@@ -203,7 +209,7 @@ impl Scheduler {
         Verdict::Proven
     }
 
-    /// A decoded commit that may or may not be in the snapshot decides without any gauge.
+    /// A decoded commit that may or may not be in the snapshot decides without any snapshot probe.
     fn written_between(&self, ticket: &Ticket, replayed: Lsn) -> Option<Reason> {
         let bugs = self.options.bugs;
         let followed = self.databases.get(&ticket.database)?;
@@ -219,7 +225,7 @@ impl Scheduler {
             .then_some(Reason::Between)
     }
 
-    /// Whether a commit above `low` may be in a snapshot in which the position was `replayed`.
+    /// True if a commit above `low` may be in a snapshot in which the position was `replayed`.
     fn possibly_shown(&self, commit: &Commit, replayed: Lsn) -> bool {
         if self.options.bugs.has(Bug::StandbyNoPlusOne) {
             return commit.end <= replayed;
@@ -227,8 +233,8 @@ impl Scheduler {
         commit.start <= replayed.next_record_start()
     }
 
-    /// Whether every commit that the snapshot can have is decoded. Wants a gauge if only that can say so: nothing may
-    /// ever come after the position.
+    /// True if every commit that the snapshot can have is decoded. Wants a snapshot probe if only that can
+    /// decide: nothing may ever come after the position.
     fn decoded_past(&mut self, ticket: &mut Ticket, replayed: Lsn) -> bool {
         let beyond = replayed.next_record_start();
         if self.order.position(ticket.database).is_some_and(|decoded| decoded > beyond) {
@@ -259,7 +265,7 @@ impl Scheduler {
         {
             return self.compare_wrongly(followed, ticket, replayed, gauge);
         }
-        // The newest settled gauge is the one that `unseen` is about.
+        // The newest settled probe is the one that `unseen` is about.
         let newest = followed.freshness.newest(&ticket.footprint, &self.rows);
         if newest <= ticket.low {
             return followed
@@ -276,7 +282,7 @@ impl Scheduler {
                 return Some(Reason::StandbyBehind);
             }
         }
-        // What is not shown is unseen, and may be. What is shown must be seen.
+        // A commit that is not shown is unseen, and may be. A commit that is shown must be seen.
         let ahead = followed.recent.unseen_overlaps(&ticket.footprint, ticket.low);
         ahead.then_some(Reason::StandbyAhead)
     }

@@ -1,16 +1,20 @@
-//! Reads that see the whole latest state of a database: at a fed replica, for which they wait, and never at the primary
-//! (RSI-PC: Plattner and Alonso, 2004, sections 3.4 and 4.3; the highest freshness of Röhm et al., 2002).
+//! Reads that see the whole latest state of a database: at a logical replica, for which they wait, and never
+//! at the primary (RSI-PC: Plattner and Alonso, 2004, sections 3.4 and 4.3; the highest freshness of Röhm et
+//! al., 2002).
 //!
 //! # Why a whole read is right
 //!
-//! It arrived at `a`. What the primary had shown by then, somebody may have seen and told: an update transaction reads at
-//! the primary what was committed there and *not yet answered*. So "the newest version that was acknowledged" is too old:
-//! a commit in flight counts from its sending, until it is known whether the primary had shown it at `a`.
+//! The read arrived at `a`. A client may have seen and passed on all that the primary had shown by then: an
+//! update transaction reads at the primary what was committed there and *not yet answered*. So "the newest
+//! version that was acknowledged" is too old: a commit in flight counts from its sending, until it is known
+//! whether the primary had shown it at `a`.
 //!
-//! - With writers through Consort and nothing in doubt at `a`: whatever the primary had shown has ended its doubt by a
-//!   settled gauge, so it has a version, which the newest version at `a` is not below.
-//! - Else let `g` be a gauge sent after `a`. What the primary had shown at `a` is seen by `g`, and when `g` has settled it
-//!   has a version, which the newest version *then* is not below. A commit in flight that `g` does not see is not owed.
+//! - With writers through Consort and nothing in flight at `a`: every commit that the primary had shown has
+//!   ended its in-flight write set by a settled snapshot probe, so it has a version, which the newest version
+//!   at `a` is not below.
+//! - Else let `g` be a snapshot probe sent after `a`. All that the primary had shown at `a` is seen by `g`,
+//!   and when `g` has settled it has a version, which the newest version *then* is not below. A commit in
+//!   flight that `g` does not see is not required.
 //!
 //! Either way there is one version that the read needs. A replica that shows it shows a boundary `p` which has all that was
 //! shown at `a`. If the primary showed `p` after `a`, the read is put at that instant. If it did so before, nothing was
@@ -19,22 +23,24 @@
 //!
 //! # A refresh that locks
 //!
-//! Where a replica's engine keeps no versions, a refresh locks the whole database there: [`Options::refresh_locks`]
-//! (Manassiev and Amza, "DMV", section V.B). Readers share the lock, a refresh has it alone: however old what a read may see,
-//! it is one state, and stays so for its transaction (Röhm et al., 2002: what is read within a transaction is consistent,
-//! independent of its freshness). Neither says who comes first. Here readers and refreshes alternate (a phase-fair lock:
-//! Brandenburg and Anderson, 2009):
+//! If a replica's engine keeps no versions, a refresh locks the whole database there:
+//! [`Options::refresh_locks`] (Manassiev and Amza, "DMV", section V.B). Readers share the lock, a refresh has
+//! it alone. However old the state that a read may see, it is one state, and stays so for its transaction
+//! (Röhm et al., 2002: reads within a transaction are consistent, independent of their freshness). Neither
+//! paper says who comes first. Here readers and refreshes alternate (a phase-fair lock: Brandenburg and
+//! Anderson, 2009):
 //!
 //! ```text
-//!   who reads   -----====------------====----          a reader waits for one refresh at most
-//!   a refresh   ...........=======.........=====       a refresh waits for those who read when it comes, and no others
+//!   readers     -----====------------====----          a reader waits for one refresh at most
+//!   a refresh   ...........=======.........=====       a refresh waits only for the readers that it finds
 //! ```
 //!
-//! - A refresh that comes lets in all reads that wait for what the replica shows now, then nobody, and begins when the last
-//!   of those who read has ended. So reads do not starve it.
-//! - Whoever comes meanwhile is let in behind that refresh and before the next one. So refreshes do not starve reads.
-//! - Who reads for longer than a refresh waits is [let go](Scheduler::let_go): the lock is the refresh's, and what was read
-//!   is nobody's any more. So no reader that hangs stops a replica.
+//! - A refresh that comes lets in all reads that wait for the state that the replica shows now, then none,
+//!   and begins when the last reader has ended. So reads do not starve it.
+//! - Reads that come meanwhile are let in after that refresh and before the next one. So refreshes do not
+//!   starve reads.
+//! - A reader that reads for longer than a refresh waits is [let go](Scheduler::let_go): the lock is the
+//!   refresh's, and the rows read are discarded. So no reader that hangs stops a replica.
 //!
 //! [`Options::refresh_locks`]: crate::Options::refresh_locks
 
@@ -48,20 +54,22 @@ use history::{Consistency, DatabaseId, Footprint, Incarnation, Lsn, Version};
 use order::RunNumber;
 use std::sync::Arc;
 
-/// Where a whole read runs.
+/// Place of a whole-state read.
 #[derive(Debug)]
 #[must_use]
 pub enum Whole {
-    /// Here and now: the replica shows what it must see. It does not wait any more.
+    /// Here and now: the replica shows what it must see. The read does not wait any more.
     At(Ticket),
     /// Not yet, for this reason: ask again when something has moved.
     Wait(Reason),
-    /// At the primary: there is no replica that could run it as the primary would, now or soon. It does not wait any more.
+    /// At the primary: no replica could run it as the primary would, now or soon. The read does not wait any
+    /// more.
     Primary(Reason),
 }
 
 impl Scheduler {
-    /// Now: what a commit must be shown by, or a read must see. May want a gauge.
+    /// The present instant: commits must be shown, or a read must see, all that the primary has shown by now.
+    /// May want a snapshot probe.
     pub fn arrival(&mut self, database: DatabaseId) -> Arrival {
         self.look(database);
         let plain = self.writers == Writers::ThroughConsort
@@ -73,10 +81,11 @@ impl Scheduler {
         Arrival { database, life: self.order.life(), wanted, needs }
     }
 
-    /// A read arrived that must see the whole, as fresh as its question says. It waits until it is
-    /// [placed](Scheduler::whole_place) or [leaves](Scheduler::whole_leaves). May want a gauge.
+    /// A read arrived that must see the whole state, as fresh as its question says. The read waits until it
+    /// is [placed](Scheduler::whole_place) or [leaves](Scheduler::whole_leaves). May want a snapshot probe.
     ///
-    /// Errors: [`Reason::TimedOut`]: as many wait as may ([`max_whole_reads`](crate::Options::max_whole_reads)).
+    /// Errors: [`Reason::TimedOut`]: the maximum number of reads wait already
+    /// ([`max_whole_reads`](crate::Options::max_whole_reads)).
     pub fn whole_arrives(&mut self, question: &Question) -> Result<WholeId, Reason> {
         if self.waiters.all.len() >= self.options.max_whole_reads {
             return Err(Reason::TimedOut);
@@ -85,11 +94,11 @@ impl Scheduler {
         Ok(self.waiters.add(Waiter { question: question.clone(), arrival, admitted: None }))
     }
 
-    /// Where the read runs, as things stand now: of the replicas that show what it must see, the one with the least
-    /// pending. May want a gauge.
+    /// Place of the read, as things stand now: of the replicas that show what it must see, the one with the
+    /// least pending. May want a snapshot probe.
     ///
     /// # Panics
-    /// If it does not wait.
+    /// If the read does not wait.
     pub fn whole_place(&mut self, id: WholeId) -> Whole {
         let mut waiter = self.waiters.all.remove(&id).expect("a whole read is asked for as long as it waits");
         let admitted = waiter.admitted.take();
@@ -116,8 +125,9 @@ impl Scheduler {
         }
     }
 
-    /// Whether at least so many replicas show all that the primary had shown at this instant. A commit that was answered
-    /// before the instant is shown by them. After [`Verdict::Wait`] ask again when something has moved.
+    /// Decides if at least this number of replicas show all that the primary had shown at this instant. A
+    /// commit that was answered before the instant is shown by them. After [`Verdict::Wait`] ask again when
+    /// something has moved.
     pub fn shown_by(&mut self, arrival: &mut Arrival, replicas: usize) -> Verdict {
         let Some((run, version)) = self.needs(arrival) else { return Verdict::Wait(Reason::GaugeNotSettled) };
         let shows = |replica: &&Standby| replica.version(arrival.database, run) >= Some(version);
@@ -125,9 +135,10 @@ impl Scheduler {
         if showing >= replicas { Verdict::Proven } else { Verdict::Wait(Reason::ReplicasBehind) }
     }
 
-    /// Somebody wants to bring a replica's database further, and to lock it for that. First the reads are let in that
-    /// wait for what it shows now. `true`: it is locked until [`refreshed`](Scheduler::refreshed). `false`: readers are
-    /// there; ask again when one has finished, and [let them go](Scheduler::let_go) if that takes too long.
+    /// Requests the lock for a refresh of a replica's database. First the reads are let in that wait for the
+    /// state shown now. `true`: the database is locked until [`refreshed`](Scheduler::refreshed). `false`:
+    /// readers are there; ask again when one has finished, and [let them go](Scheduler::let_go) if that takes
+    /// too long.
     pub fn refresh(&mut self, id: StandbyId, database: DatabaseId) -> bool {
         if !self.options.refresh_locks {
             return true;
@@ -149,21 +160,21 @@ impl Scheduler {
         gate.refreshing
     }
 
-    /// Those who read there have held a refresh back for as long as they may: it waits for them no more, and they
-    /// [may not read](Scheduler::may_read) there any more. How many that are.
+    /// Lets go of readers that have held a refresh back for as long as they may: it no longer waits for them,
+    /// and they [may not read](Scheduler::may_read) there any more. Returns their number.
     pub fn let_go(&mut self, id: StandbyId, database: DatabaseId) -> usize {
         let Some(gate) = self.waiters.gates.get_mut(&(id, database)) else { return 0 };
         gate.era += 1;
         std::mem::take(&mut gate.reading)
     }
 
-    /// Whether who has this pass was not let go: what it reads from its replica is still one state.
+    /// True if the holder of this pass was not let go: its reads from its replica are still of one state.
     pub fn may_read(&self, pass: Pass) -> bool {
         let gate = self.waiters.gates.get(&(pass.standby, pass.database));
         self.options.bugs.has(Bug::LetGoReadsOn) || gate.is_some_and(|gate| gate.era == pass.era)
     }
 
-    /// What was brought there is shown, or came to nothing: readers may come.
+    /// Ends a refresh, successful or not: readers may come.
     pub fn refreshed(&mut self, id: StandbyId, database: DatabaseId) {
         if let Some(gate) = self.waiters.gates.get_mut(&(id, database)) {
             (gate.refreshing, gate.asked) = (false, false);
@@ -222,7 +233,7 @@ impl Scheduler {
         }
     }
 
-    /// What a replica must have for the read, if that is known yet.
+    /// State that a replica must have for the read, if that is known yet.
     fn fresh(&mut self, waiter: &mut Waiter) -> Result<Fresh, Reason> {
         Ok(match waiter.question.consistency {
             Consistency::Primary | Consistency::Strong => {
@@ -241,8 +252,8 @@ impl Scheduler {
         })
     }
 
-    /// The version that a replica must show, when it is known. If the order began anew meanwhile, what is owed has other
-    /// versions, and a gauge that is sent now sees all of it.
+    /// The version that a replica must show, when it is known. If the order began again meanwhile, the
+    /// required commits have other versions, and a snapshot probe that is sent now sees all of them.
     fn needs(&mut self, arrival: &mut Arrival) -> Option<(RunNumber, Version)> {
         self.look(arrival.database);
         let (life, run) = (self.order.life(), self.order.run(arrival.database)?);
@@ -303,7 +314,7 @@ impl Scheduler {
     }
 }
 
-/// What a replica must have.
+/// State that a replica must have.
 enum Fresh {
     /// This version, in this run of the order.
     Version(RunNumber, Version),

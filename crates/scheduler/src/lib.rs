@@ -1,20 +1,22 @@
-//! Where and when a statement may run: freshness index, proof, choice of a node.
+//! Placement of statements: freshness index, proof, choice of a node.
 //!
-//! A read may be answered by a standby only if, for all that it reads, the standby's snapshot equals the primary's at
-//! an instant between the statement's arrival and its end. The [`Scheduler`] decides before the statement runs whether
-//! that is likely ([`route`](Scheduler::route)), and afterwards whether it is so ([`judge`](Scheduler::judge)). What it
-//! knows: the [order](order::Order) of one primary, for each item when it was last written (the freshness index), and
-//! how far each standby has replayed. A replica that is fed with commits shows boundaries of the order and nothing
-//! between: what runs there is proven before it runs ([`ready`](Scheduler::ready)).
+//! A read may be answered by a standby only if, for all that it reads, the standby's snapshot equals the
+//! primary's at an instant between the statement's arrival and its end. The [`Scheduler`] decides before the
+//! statement runs whether that is likely ([`route`](Scheduler::route)), and afterwards whether it is so
+//! ([`judge`](Scheduler::judge)). Its knowledge: the [order](order::Order) of one primary, the last write of
+//! each item (the freshness index), and the replay position of each standby. A logical replica shows
+//! boundaries of the order and nothing between: a read there is proven before it runs
+//! ([`ready`](Scheduler::ready)).
 //!
-//! Reads that see the whole latest state wait for a fed replica that shows it ([`whole_arrives`](Scheduler::whole_arrives)),
-//! and commits may take turns at the primary ([`turn_asked`](Scheduler::turn_asked)).
+//! Reads that see the whole latest state wait for a logical replica that shows it
+//! ([`whole_arrives`](Scheduler::whole_arrives)), and commits may take turns at the primary
+//! ([`turn_asked`](Scheduler::turn_asked)).
 //!
-//! For replicas to which transactions are sent, [`parallel`] says which of them may be executed at the same time, and
-//! [`scheduled`] what runs where if they are ordered before they are executed.
+//! For replicas to which transactions are sent, [`parallel`] says which of them may be executed at the same
+//! time. If transactions are ordered before they are executed, [`scheduled`] says what runs where.
 //!
-//! This crate is pure: it opens, waits for and asks the time of nothing. It does not know what a socket, a session or a
-//! text of a statement is.
+//! This crate is pure: it opens nothing, waits for nothing and asks no clock. The crate does not know
+//! sockets, sessions or texts of statements.
 
 mod bugs;
 mod catalog;

@@ -1,24 +1,28 @@
-//! Replicas that are fed with commits: what each database's commits wrote by version, and before a read runs at one,
-//! whether the replica shows all that the read must see.
+//! Logical replicas: the writes of each database's commits by version, and, before a read runs at a replica,
+//! the decision if the replica shows all that the read must see.
 //!
 //! # Why an answer is right that was proven before its statement ran
 //!
-//! A fed replica shows boundaries, each in one step, and every boundary is a state that the primary has shown. The read
-//! arrived at `a` and is ready at `z`, when the replica shows boundary `p` or a later one. Its snapshot, taken after `z`,
-//! shows a boundary `s` which is not earlier than `p`.
+//! A logical replica shows boundaries, each in one step, and every boundary is a state that the primary has
+//! shown. The read arrived at `a` and is ready at `z`, when the replica shows boundary `p` or a later one.
+//! Its snapshot, taken after `z`, shows a boundary `s` which is not earlier than `p`.
 //!
 //! - The primary showed `s` after `a`: the whole state is the primary's at that instant.
-//! - It showed `s` before `a`. Let `g` be the gauge that the read waited for, sent after `a`: all that the primary had
-//!   shown at `a` is seen by `g`, and `g` has settled, so all of it has versions, and what overlaps the read lies at or
-//!   below `p`, which `s` includes. So for all that it reads `s` equals the primary's state at `a`.
+//! - The primary showed `s` before `a`. Let `g` be the snapshot probe that the read waited for, sent after
+//!   `a`: all that the primary had shown at `a` is seen by `g`, and `g` has settled, so all of it has
+//!   versions. Commits that overlap the read lie at or below `p`, which `s` includes. So for all that it
+//!   reads `s` equals the primary's state at `a`.
 //!
-//! With writers through Consort and nothing in doubt that overlaps at `z`, no gauge is needed: what the primary has shown
-//! at `z`, and overlaps, is out of doubt, so a settled gauge has seen it. The same holds with `z` in the place of `a`.
+//! With writers through Consort and nothing in flight that overlaps at `z`, no probe is needed: overlapping
+//! commits that the primary has shown at `z` are no longer in flight, so a settled probe has seen them. The
+//! same holds with `z` in the place of `a`.
 //!
-//! What came out and has no version is not asked for: no settled gauge has seen it, and no replica shows it.
+//! A commit that came out and has no version is not asked for: no settled probe has seen it, and no replica
+//! shows it.
 //!
-//! The replica's marks belong to a life of it. In another life, or when the connection was lost over which they are
-//! heard, they are unknown, and a read that ran in another life than the one it was proven for is thrown away.
+//! The replica's marks belong to an incarnation of it. In another incarnation, or when the connection was
+//! lost over which they are heard, they are unknown. A read that ran in another incarnation than the one it
+//! was proven for is thrown away.
 
 use crate::bugs::Bug;
 use crate::placed_commits::Fed;
@@ -31,7 +35,7 @@ use order::{Boundary, RunNumber};
 use std::collections::BTreeSet;
 
 impl Scheduler {
-    /// A replica that Consort feeds is in the cluster. It takes no reads before it is
+    /// Adds a logical replica to the cluster. The replica takes no reads before it is
     /// [serving](Scheduler::standby_serving) and [shows](Scheduler::fed_shows) a boundary.
     pub fn fed_joined(&mut self, id: StandbyId, weight: u32) {
         self.standbys.all.insert(id, Standby::new(Kind::Fed, weight));
@@ -47,16 +51,17 @@ impl Scheduler {
         self.look(database);
     }
 
-    /// Of this database the replica has the rows of these tables alone: it answers who reads nothing else. To be said before
-    /// it [shows](Scheduler::fed_shows) anything of it, until it [leaves](Scheduler::fed_leaves).
+    /// Limits the replica to the rows of these tables of this database: it answers only reads of them. To be
+    /// said before it [shows](Scheduler::fed_shows) anything of it, until it [leaves](Scheduler::fed_leaves).
     pub fn fed_holds(&mut self, id: StandbyId, database: DatabaseId, tables: BTreeSet<RelationId>) {
         if let Some(replica) = self.standbys.all.get_mut(&id) {
             replica.holds.insert(database, tables);
         }
     }
 
-    /// The replica is not fed with this database any more: what is there goes, or is copied anew, and no answer counts of a
-    /// read that is under way there. When nobody is fed, the database's commits get no versions.
+    /// Ends the feed of this database to the replica: the data there is dropped, or copied again, and no
+    /// answer counts of a read that is under way there. When no replica is fed, the database's commits get no
+    /// versions.
     pub fn fed_leaves(&mut self, id: StandbyId, database: DatabaseId) {
         let Some(replica) = self.standbys.all.get_mut(&id) else { return };
         replica.leaves(database);
@@ -74,9 +79,9 @@ impl Scheduler {
         }
     }
 
-    /// Whatever becomes of the replica, it will show everything that starts below `resume`: its position says so, and
-    /// what the position was written with has been *flushed* there. A replica that applies without waiting for its disk
-    /// shows more than it keeps.
+    /// The replica will always show everything that starts below `resume`: its position says so, and the
+    /// transaction that wrote the position has been *flushed* there. A replica that applies without waiting
+    /// for its disk shows more than it keeps.
     pub fn fed_keeps(&mut self, id: StandbyId, database: DatabaseId, resume: Lsn) {
         let replica = self.standbys.all.get_mut(&id);
         if let Some(keeps) = replica.and_then(|replica| replica.keeps.get_mut(&database)) {
@@ -84,8 +89,8 @@ impl Scheduler {
         }
     }
 
-    /// The connection over which the replica is fed with this database was lost: how far it shows it is unknown until it
-    /// is told again.
+    /// The connection over which the replica is fed with this database was lost: its visible state is unknown
+    /// until it is reported again.
     pub fn fed_lost(&mut self, id: StandbyId, database: DatabaseId) {
         let replica =
             self.standbys.all.get_mut(&id).filter(|_| !self.options.bugs.has(Bug::ReplicaForgetsCommits));
@@ -94,9 +99,9 @@ impl Scheduler {
         }
     }
 
-    /// The replica's rows of this database were found to differ from the primary's, and are being repaired while it is fed:
-    /// nothing is read there, and no answer counts of a read that is under way, until it is [trusted](Scheduler::fed_trusted)
-    /// again, or was copied anew.
+    /// The replica's rows of this database were found to differ from the primary's, and are being repaired
+    /// while it is fed. No read runs there, and no answer counts of a read that is under way, until the
+    /// replica is [trusted](Scheduler::fed_trusted) again, or was copied again.
     pub fn fed_distrusted(&mut self, id: StandbyId, database: DatabaseId) {
         if let Some(replica) = self.standbys.all.get_mut(&id) {
             replica.distrust(database);
@@ -123,8 +128,9 @@ impl Scheduler {
         self.standbys.all.remove(&id);
     }
 
-    /// What the primary has shown since the last call, boundary after boundary, for those who feed. Ask after everything
-    /// that may settle a gauge. See [`Order::take_boundaries`](order::Order::take_boundaries).
+    /// Boundaries that the primary has shown since the last call, in order, for the replication feeds. Ask
+    /// after everything that may settle a snapshot probe. See
+    /// [`Order::take_boundaries`](order::Order::take_boundaries).
     pub fn take_boundaries(&mut self) -> Vec<Boundary> {
         self.renew();
         let databases: Vec<DatabaseId> = self.databases.keys().copied().collect();
@@ -132,9 +138,10 @@ impl Scheduler {
         self.order.take_boundaries()
     }
 
-    /// Before the ticket's read is sent: whether the replica shows all that it must see. For a standby that is judged
-    /// afterwards, and the answer is always that it may run. A fed replica is chosen anew here if another one has come
-    /// further. After [`Verdict::Wait`] ask again when something has moved; may want a gauge.
+    /// Decides, before the ticket's read is sent, if the replica shows all that it must see. A standby is
+    /// judged afterwards, and the answer is always that it may run. A logical replica is chosen again here if
+    /// another one has come further. After [`Verdict::Wait`] ask again when something has moved; may want a
+    /// snapshot probe.
     pub fn ready(&mut self, ticket: &mut Ticket) -> Verdict {
         let Proof::Before(mut wanted) = ticket.proof else { return Verdict::Proven };
         let database = ticket.database;
@@ -182,7 +189,7 @@ impl Scheduler {
         true
     }
 
-    /// Whether a fed replica shows all that was placed of the database and overlaps.
+    /// True if a logical replica shows all that was placed of the database and overlaps.
     pub(crate) fn shows(&self, replica: &Standby, database: DatabaseId, footprint: &Footprint) -> bool {
         self.newest_version(database, footprint)
             .is_some_and(|(run, newest)| replica.version(database, run) >= Some(newest))
@@ -214,7 +221,7 @@ impl Scheduler {
             if commit.version <= fed.placed {
                 continue;
             }
-            let placed = fed.unplaced.remove(&commit.end).expect("what is placed came out");
+            let placed = fed.unplaced.remove(&commit.end).expect("a placed commit has come out");
             fed.freshness.note(&placed.wrote, commit.version, &mut self.versions, self.options.max_tables);
             fed.placed = commit.version;
         }
@@ -225,7 +232,8 @@ impl Scheduler {
         );
     }
 
-    /// How far the slot may be confirmed for the sake of those who are fed: `None` as long as one has not said.
+    /// Position up to which the slot may be confirmed for the sake of the logical replicas. `None` until each
+    /// has reported.
     pub(crate) fn kept_by_all(&self, database: DatabaseId) -> Option<Lsn> {
         let keeps = self.standbys.all.values().filter_map(|replica| replica.keeps.get(&database));
         keeps.copied().min().unwrap_or(Some(Lsn::MAX))

@@ -1,5 +1,5 @@
-//! Whether a read should wait for a standby that is about to replay what the read must see. Standbys are a moment behind,
-//! or far: which of the two, the last wait tells.
+//! Decides if a read should wait for a standby that is about to replay what the read must see. Standbys lag
+//! by a moment, or by far: the last wait decides which.
 
 /// At most so many reads in a row go without a wait.
 const MOST_SKIPPED: u32 = 255;
@@ -12,14 +12,14 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// A read finds all standbys behind: whether it should wait.
+    /// Called if all standbys lag for a read: true if it should wait.
     pub(crate) fn try_now(&mut self) -> bool {
         let now = self.skipped >= self.to_skip;
         self.skipped = if now { 0 } else { self.skipped + 1 };
         now
     }
 
-    /// How a wait ended.
+    /// Records the result of a wait.
     pub(crate) fn waited(&mut self, in_vain: bool) {
         self.to_skip = if in_vain { (2 * self.to_skip + 1).min(MOST_SKIPPED) } else { 0 };
     }
@@ -29,7 +29,7 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// How many of `reads` wait, when each wait ends so.
+    /// Number of `reads` that wait, if each wait ends so.
     fn waits(patience: &mut Patience, reads: u32, in_vain: bool) -> u32 {
         let mut waits = 0;
         for _ in 0..reads {

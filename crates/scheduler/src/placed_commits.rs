@@ -1,4 +1,4 @@
-//! Commits of one database by version: what each wrote, for reads at replicas that are fed.
+//! Commits of one database by version: the writes of each, for reads at logical replicas.
 
 use crate::freshness::Freshness;
 use history::{Commit, DatabaseId, Lsn, Version};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// The commits of one database by version, in one run of the order.
 ///
-/// Invariants: `freshness` has every commit up to `placed`; what came out in this run and is above it is in `unplaced`.
-/// `unplaced` is bounded by what the order lets wait.
+/// Invariants: `freshness` has every commit up to `placed`; commits of this run above it are in `unplaced`.
+/// `unplaced` is bounded by the order's limit of waiting commits.
 #[derive(Debug)]
 pub(crate) struct Fed {
     pub(crate) run: RunNumber,
@@ -20,7 +20,7 @@ pub(crate) struct Fed {
 }
 
 impl Fed {
-    /// What was placed before the run began may have been written as late as `placed`.
+    /// Commits placed before the run began may have been written as late as `placed`.
     pub(crate) fn new(database: DatabaseId, run: RunNumber, placed: Version) -> Fed {
         let mut freshness = Freshness::new(database);
         freshness.raise_floor(placed);

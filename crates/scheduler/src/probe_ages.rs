@@ -1,16 +1,18 @@
-//! When gauges were sent, for reads that may be old by a bounded time. No clock is read: the caller says the time.
+//! Send times of snapshot probes, for reads that may be old by a bounded time. No clock is read: the caller
+//! gives the time.
 
 use history::Lsn;
 use order::GaugeNumber;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Gauges are remembered no closer to each other than this (the newest always is).
+/// Minimum distance between remembered snapshot probes (the newest is always kept).
 const SPACING: Duration = Duration::from_millis(5);
-/// So many are remembered: five seconds' worth. A bound that reaches further back uses the oldest that is known.
+/// Maximum number of remembered probes: five seconds' worth. A bound that reaches further back uses the
+/// oldest that is known.
 const MAX_LOOKS: usize = 1024;
 
-/// Where the primary's log ended at which time.
+/// End of the primary's WAL at each time.
 ///
 /// Invariants: times ascend; never more than [`MAX_LOOKS`].
 #[derive(Debug, Default)]
@@ -39,13 +41,14 @@ impl Ages {
         }
     }
 
-    /// Who has replayed to here shows all that the primary showed at some time not longer than `bound` ago.
+    /// A standby that has replayed to here shows all that the primary showed at some time not longer than
+    /// `bound` ago.
     pub(crate) fn within(&self, now: Duration, bound: Duration) -> Option<Lsn> {
         let first = self.looks.partition_point(|(at, _)| *at + bound < now);
         self.looks.get(first).map(|(_, lsn)| *lsn)
     }
 
-    /// Whether a new look should be taken, so that reads with this bound go on finding one.
+    /// True if a new probe should be taken, so that reads with this bound go on finding one.
     pub(crate) fn stale(&self, now: Duration, bound: Duration) -> bool {
         self.looks.back().is_none_or(|(at, _)| *at + bound / 2 < now)
     }

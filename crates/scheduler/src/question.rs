@@ -1,4 +1,4 @@
-//! What is asked of the scheduler, and what it answers.
+//! Questions to the scheduler, and its answers.
 
 use crate::bugs::{Bug, Bugs};
 use crate::standby::Standby;
@@ -8,13 +8,14 @@ use order::GaugeNumber;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How far a session has come: what a read with [`Consistency::Session`] must not be older than.
+/// Progress of a session: a read with [`Consistency::Session`] must not be older than this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionMarks {
-    /// A position at or after the end of its own last commit: that of a gauge sent after the commit's answer;
-    /// [`Lsn::MAX`] as long as that is not known.
+    /// A position at or after the end of its own last commit: the position of a snapshot probe sent after the
+    /// commit's answer; [`Lsn::MAX`] as long as that is not known.
     pub own_commit: Lsn,
-    /// The highest of what [`Ticket::seen`] gave, and of the positions of gauges sent after its reads at the primary.
+    /// The highest position among the results of [`Ticket::seen`] and the snapshot probes sent after its
+    /// reads at the primary.
     pub last_seen: Lsn,
     /// The standby that gave `last_seen`, in its life: it may answer again without having come further.
     pub seen_at: Option<(StandbyId, Incarnation)>,
@@ -27,28 +28,28 @@ pub struct Question {
     pub database: DatabaseId,
     /// All that its result depends on.
     pub footprint: Arc<Footprint>,
-    /// How fresh it must be.
+    /// Required freshness.
     pub consistency: Consistency,
-    /// How far its session has come.
+    /// Progress of its session.
     pub session: SessionMarks,
     /// The standby that shall run it if that one can: unordered results of one session come from one node.
     pub prefer: Option<StandbyId>,
     /// The time since the caller's start, for [`Consistency::Bounded`].
     pub now: Duration,
-    /// A fed replica may run it too: its answer tells nothing in which that server differs from the primary, as long as
-    /// both hold the same rows.
+    /// True if a logical replica may run it too: its answer exposes no difference of that server from the
+    /// primary, as long as both hold the same rows.
     pub at_copies: bool,
 }
 
 impl Question {
-    /// Whether a replica that shows what the primary does answers as the primary would.
+    /// True if a replica that shows the primary's state answers as the primary would.
     pub(crate) fn is_equal_at(&self, replica: &Standby, bugs: Bugs) -> bool {
         let at_copies = self.at_copies || bugs.has(Bug::OidDiffers);
         replica.kind == Kind::Standby || (at_copies && replica.holds(self.database, &self.footprint))
     }
 }
 
-/// Where a read goes.
+/// Destination of a read.
 #[derive(Debug)]
 #[must_use]
 pub enum Route {
@@ -58,16 +59,17 @@ pub enum Route {
     Primary(Reason),
 }
 
-/// What makes an answer right.
+/// Basis of an answer's correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Nothing that it reads was in doubt or above the mark, from its arrival to its end. Nothing is added to the
-    /// statement.
+    /// Nothing that it reads was in flight or above the mark, from its arrival to its end. Nothing is added
+    /// to the statement.
     Plain,
-    /// The position in its snapshot, compared with a settled gauge of this number or a higher one.
+    /// The position in its snapshot, compared with a settled snapshot probe of this number or a higher one.
     Positioned(GaugeNumber),
-    /// At a fed replica: before the statement ran the replica showed all that it must see, as a settled gauge of this
-    /// number or a higher one says, or nothing in doubt. Nothing is added to the statement.
+    /// At a logical replica: before the statement ran the replica showed all that it must see, by a settled
+    /// snapshot probe of this number or a higher one, or because nothing was in flight. Nothing is added to
+    /// the statement.
     Before(Option<GaugeNumber>),
     /// The position in its snapshot, remembered as seen by the session.
     Session,
@@ -75,8 +77,8 @@ pub enum Proof {
     Unproven,
 }
 
-/// One read's way to a standby and back. It must be given to [`finish`](crate::Scheduler::finish) once, whatever
-/// happens: until then it counts as pending, and commits are kept for its sake.
+/// One read's way to a standby and back. The ticket must be given to [`finish`](crate::Scheduler::finish)
+/// once, whatever happens: until then it counts as pending, and commits are kept for its sake.
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {
@@ -86,20 +88,22 @@ pub struct Ticket {
     pub(crate) incarnation: Incarnation,
     pub(crate) low: Lsn,
     pub(crate) proof: Proof,
-    /// How often the catalog had changed when the statement was understood, which was just before.
+    /// Number of catalog changes when the statement was analysed, which was just before.
     pub(crate) barriers: u64,
-    /// How often the replica had been given up by then, to be copied anew; what it shows meanwhile is nobody's state.
+    /// Number of times the replica had been given up by then, to be copied again; its state meanwhile is not
+    /// any primary state.
     pub(crate) given_up: u64,
     /// The primary's life at arrival.
     pub(crate) life: u64,
-    /// How often reads had been kept in by then; `None` if it may be however old.
+    /// Number of times reads had been kept at the primary by then. `None` if the read may be of any age.
     pub(crate) closings: Option<u64>,
-    /// A gauge sent after the position was read, wanted at the first judging that needs it.
+    /// A snapshot probe sent after the position was read, wanted at the first judging that needs it.
     pub(crate) after: Option<GaugeNumber>,
-    /// Whether it runs at a fed replica; then, once judged, no boundary that it has seen lies above `seen`.
+    /// Kind of its replica. At a logical replica, once judged, no boundary that the read has seen lies above
+    /// `seen`.
     pub(crate) kind: Kind,
     pub(crate) seen: Lsn,
-    /// Where a refresh locks: among which readers it came in.
+    /// Era of readers in which it came in, if a refresh locks.
     pub(crate) era: Option<u64>,
 }
 
@@ -119,41 +123,41 @@ impl Ticket {
         self.era.map(|era| Pass { standby: self.standby, database: self.database, era })
     }
 
-    /// Where the read shall run.
+    /// The replica that the read runs at.
     pub fn standby(&self) -> StandbyId {
         self.standby
     }
 
-    /// What feeds it. If Consort does, nothing is sent before the ticket is [ready](crate::Scheduler::ready), which may
-    /// also choose another such replica.
+    /// Feed of the replica. At a logical replica, nothing is sent before the ticket is
+    /// [ready](crate::Scheduler::ready), which may also choose another such replica.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// In which life of the standby. A connection to another life gets no answer proven.
+    /// Incarnation of the standby. A connection to another incarnation gets no answer proven.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The replay position last heard from the standby before the read is sent. Of no use at a fed replica.
+    /// The replay position last heard from the standby before the read is sent. Unused at a logical replica.
     pub fn low(&self) -> Lsn {
         self.low
     }
 
-    /// What will make its answer right.
+    /// Basis of its answer's proof.
     pub fn proof(&self) -> Proof {
         self.proof
     }
 
-    /// Whether the read must run as `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_last_wal_replay_lsn();
-    /// <statement>; COMMIT`, with that SELECT once more between the statement's Bind and its Execute, so that
-    /// [`Ran::replayed`] and [`Ran::locked`] are known.
+    /// True if the read must run as `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT
+    /// pg_last_wal_replay_lsn(); <statement>; COMMIT`, with that SELECT once more between the statement's Bind
+    /// and its Execute, so that [`Ran::replayed`] and [`Ran::locked`] are known.
     pub fn asks_position(&self) -> bool {
         self.kind == Kind::Standby && matches!(self.proof, Proof::Positioned(_) | Proof::Session)
     }
 
-    /// After the answer was handed on: what [`SessionMarks::last_seen`] must be at least. Any node that has replayed
-    /// to here shows at least what this answer showed. `None` where nothing is promised.
+    /// Minimum of [`SessionMarks::last_seen`] after the answer was handed on. Any node that has replayed to
+    /// here shows at least what this answer showed. `None` if nothing is promised.
     pub fn seen(&self, ran: &Ran) -> Option<Lsn> {
         match self.proof {
             Proof::Unproven => None,
@@ -166,7 +170,7 @@ impl Ticket {
     }
 }
 
-/// How a read ran at a standby.
+/// Result of a read's run at a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// The life of the standby, read when the connection was made on which it ran.
@@ -177,19 +181,19 @@ pub struct Ran {
     pub locked: Option<Lsn>,
 }
 
-/// Whether an answer may be handed on.
+/// Decision about an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It may.
+    /// The answer may be handed on.
     Proven,
     /// Not yet known: ask again when something has changed. If the limit passes first, this is the reason to give.
     Wait(Reason),
-    /// It may not: the read runs at the primary.
+    /// The answer may not be handed on: the read runs at the primary.
     Refused(Reason),
 }
 
-/// How a ticket ended.
+/// Result of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Its answer was handed on.

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Reason {
     /// The session or the statement asked for the primary.
     AskedForPrimary,
-    /// What the statement is keeps it at the primary: the name of the analysis' reason.
+    /// The statement's kind keeps it at the primary: the name of the analysis' reason.
     Stay(&'static str),
     /// There is no standby.
     NoStandby,
@@ -17,19 +17,19 @@ pub enum Reason {
     NotAtCopies,
     /// The database's commits are not decoded (yet), or not at the moment.
     DatabaseNotFollowed,
-    /// The primary is away, so that no gauge can be taken, and without one nothing is proven.
+    /// The primary is away, so that no snapshot probe can be taken, and without one nothing is proven.
     PrimaryLost,
     /// No standby is known to have replayed the newest commit that the statement must see.
     StandbysBehind,
-    /// No fed replica had come in time to the state that the statement must see.
+    /// No logical replica had come in time to the state that the statement must see.
     ReplicasBehind,
     /// No standby is known to have replayed what the session has written or seen.
     SessionAhead,
-    /// No gauge is young enough to say which standby is within the bound.
+    /// No snapshot probe is young enough to say which standby is within the bound.
     NoRecentGauge,
     /// No standby is within the bound.
     OlderThanBound,
-    /// A commit that the statement might see was in doubt when it ended.
+    /// A commit that the statement might see was in flight when it ended.
     InDoubt,
     /// A commit that the statement must see, or might, came while it ran.
     WrittenMeanwhile,
@@ -39,20 +39,20 @@ pub enum Reason {
     StandbyBehind,
     /// The standby had shown a commit that the primary had not.
     StandbyAhead,
-    /// The gauge that would prove the answer was not settled in time.
+    /// The snapshot probe that would prove the answer was not settled in time.
     GaugeNotSettled,
     /// The decoder had not come past the standby's position in time.
     DecoderBehind,
     /// The commits that would have to be compared are no longer kept.
     HistoryForgotten,
-    /// The standby began another life.
+    /// The standby restarted.
     StandbyRestarted,
-    /// The primary began another life.
+    /// The primary restarted.
     PrimaryRestarted,
-    /// The catalog changed after the statement was understood: what it touches is not known any more.
+    /// The catalog changed after the statement was analysed: its footprint is not known any more.
     CatalogChanged,
-    /// Roles, memberships, databases or the configuration were being changed: standbys or sessions may not know it yet, and
-    /// no decoder tells.
+    /// Roles, memberships, databases or the configuration were being changed: standbys or sessions may not
+    /// know it yet, and no decoder reports it.
     RolesChanged,
     /// While the statement ran it was found that not all writers go through Consort.
     WritersSwitched,
@@ -66,9 +66,9 @@ pub enum Reason {
     StandbyRefused,
     /// The standby took longer than a limit allows.
     TimedOut,
-    /// It held a refresh of its replica back for as long as it may.
+    /// The read held a refresh of its replica back for as long as it may.
     LetGo,
-    /// Another Consort may have taken over: what this one knows may be old.
+    /// Another Consort may have taken over: this one's knowledge may be old.
     MayNotLead,
 }
 
@@ -122,66 +122,57 @@ impl Reason {
             Reason::Stay(name) => (name, name),
             Reason::NoStandby => ("no_standby", "there is no standby"),
             Reason::NoneServing => ("none_serving", "no standby serves reads"),
-            Reason::NotAtCopies => {
-                ("not_at_copies", "only fed replicas serve reads, and what it asks for is not equal there")
-            }
-            Reason::DatabaseNotFollowed => {
-                ("database_not_followed", "the commits of the database are not decoded at the moment")
-            }
-            Reason::PrimaryLost => ("primary_lost", "the primary is away, and without it nothing is proven"),
+            Reason::NotAtCopies => ("not_at_copies", "logical replicas may answer the statement differently"),
+            Reason::DatabaseNotFollowed => ("database_not_followed", "the database is not decoded now"),
+            Reason::PrimaryLost => ("primary_lost", "the primary is unreachable"),
             Reason::StandbysBehind => {
                 ("standbys_behind", "no standby has replayed the newest commit that the statement must see")
             }
             Reason::ReplicasBehind => {
-                ("replicas_behind", "no fed replica showed in time what the statement must see")
+                ("replicas_behind", "no logical replica caught up in time with what the statement must see")
             }
-            Reason::SessionAhead => {
-                ("session_ahead", "no standby has replayed what the session has written or seen")
-            }
-            Reason::NoRecentGauge => {
-                ("no_recent_gauge", "no look at the primary is young enough for the bound")
-            }
+            Reason::SessionAhead => ("session_ahead", "no standby has what the session wrote or saw"),
+            Reason::NoRecentGauge => ("no_recent_gauge", "no snapshot probe is recent enough"),
             Reason::OlderThanBound => ("older_than_bound", "no standby is within the bound"),
-            Reason::InDoubt => ("in_doubt", "a commit that the statement might see was in doubt"),
+            Reason::InDoubt => ("in_doubt", "a commit that the statement might see was in flight"),
             Reason::WrittenMeanwhile => {
-                ("written_meanwhile", "what the statement reads was written while it ran")
+                ("written_meanwhile", "the rows that the statement reads were written while it ran")
             }
             Reason::Between => ("between", "a commit may or may not have been in the standby's snapshot"),
             Reason::StandbyBehind => {
-                ("standby_behind", "the standby's snapshot lacked a commit that the primary had shown")
+                ("standby_behind", "the standby's snapshot lacked a commit that was visible at the primary")
             }
             Reason::StandbyAhead => {
-                ("standby_ahead", "the standby's snapshot had a commit that the primary had not shown")
+                ("standby_ahead", "the standby's snapshot had a commit that was not visible at the primary")
             }
-            Reason::GaugeNotSettled => {
-                ("gauge_not_settled", "the look at the primary was not settled in time")
-            }
+            Reason::GaugeNotSettled => ("gauge_not_settled", "the snapshot probe was not settled in time"),
             Reason::DecoderBehind => {
-                ("decoder_behind", "the decoder had not come past the standby's position in time")
+                ("decoder_behind", "the decoder did not pass the standby's position in time")
             }
             Reason::HistoryForgotten => {
                 ("history_forgotten", "the commits to compare with are no longer remembered")
             }
-            Reason::StandbyRestarted => ("standby_restarted", "the standby began another life"),
-            Reason::PrimaryRestarted => ("primary_restarted", "the primary began another life"),
+            Reason::StandbyRestarted => ("standby_restarted", "the standby has restarted"),
+            Reason::PrimaryRestarted => ("primary_restarted", "the primary has restarted"),
             Reason::CatalogChanged => {
-                ("catalog_changed", "the catalog changed after the statement was understood")
+                ("catalog_changed", "the catalog changed after the statement was analysed")
             }
             Reason::RolesChanged => (
                 "roles_changed",
                 "roles, memberships, databases or the configuration were being changed while it arrived or ran",
             ),
-            Reason::WritersSwitched => {
-                ("writers_switched", "a writer was found that does not go through Consort")
-            }
-            Reason::NoPosition => ("no_position", "the standby did not say its position"),
-            Reason::NoConnection => ("no_connection", "no connection to the standby could be had in time"),
+            Reason::WritersSwitched => ("writers_switched", "a writer was found that bypasses Consort"),
+            Reason::NoPosition => ("no_position", "the standby did not report its position"),
+            Reason::NoConnection => ("no_connection", "no connection to the standby was available in time"),
             Reason::StandbyFailed => ("standby_failed", "the connection to the standby failed"),
-            Reason::StandbyRefused => {
-                ("standby_refused", "the standby refused the statement for its own sake")
-            }
+            Reason::StandbyRefused => (
+                "standby_refused",
+                "the standby refused the statement, for example after a recovery conflict",
+            ),
             Reason::TimedOut => ("timed_out", "the standby took longer than the limit"),
-            Reason::LetGo => ("let_go", "it kept its replica from the latest state for as long as it may"),
+            Reason::LetGo => {
+                ("let_go", "the statement delayed its replica for too long (replica_wait_timeout)")
+            }
             Reason::MayNotLead => ("may_not_lead", "another Consort may have taken over"),
         }
     }

@@ -14,8 +14,9 @@ pub(crate) struct Limits {
 
 /// Commits as long as a proof may have to compare them one by one.
 ///
-/// Invariants: `commits` ascend by their ends; every decoded commit that ends above `dropped_to` is in `commits`;
-/// every decoded commit that the gauge `looked_at` does not see is in `unseen`, or its identity lies in `folded`.
+/// Invariants: `commits` ascend by their ends; every decoded commit that ends above `dropped_to` is in
+/// `commits`; every decoded commit that the snapshot probe `looked_at` does not see is in `unseen`, or its
+/// identity lies in `folded`.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     commits: VecDeque<Arc<Commit>>,
@@ -28,8 +29,8 @@ pub(crate) struct Recent {
     pub(crate) given: u64,
 }
 
-/// Too many commits that no gauge has seen: all that is left of them. As long as a gauge does not see everything in
-/// this range, anything may be unseen.
+/// Range that replaces too many commits that no snapshot probe has seen. As long as a probe does not see
+/// everything in this range, anything may be unseen.
 #[derive(Clone, Copy, Debug)]
 struct Folded {
     lowest: Xid,
@@ -46,7 +47,7 @@ impl Folded {
 }
 
 impl Recent {
-    /// What was committed at or below `floor` is not known.
+    /// Commits at or below `floor` are not known.
     pub(crate) fn raise_floor(&mut self, floor: Lsn) {
         self.dropped_to = self.dropped_to.max(floor);
     }
@@ -76,7 +77,7 @@ impl Recent {
         }
     }
 
-    /// This gauge has settled: what it sees is not unseen any more.
+    /// Settles this snapshot probe: commits that it sees are not unseen any more.
     pub(crate) fn look(&mut self, number: GaugeNumber, gauge: &Gauge) {
         if self.looked_at == Some(number) {
             return;
@@ -86,21 +87,21 @@ impl Recent {
         self.folded = self.folded.filter(|folded| !folded.seen_by(gauge));
     }
 
-    /// Whether a decoded commit that ends at or below `upto`, and that the newest settled gauge does not see, overlaps
-    /// `footprint`.
+    /// True if a decoded commit that ends at or below `upto`, and that the newest settled snapshot probe does
+    /// not see, overlaps `footprint`.
     pub(crate) fn unseen_overlaps(&self, footprint: &Footprint, upto: Lsn) -> bool {
         self.folded.is_some()
             || self.unseen.range(..=upto).any(|(_, commit)| commit.wrote.overlaps(footprint))
     }
 
-    /// Whether a decoded commit that starts at or below `beyond`, and that the newest settled gauge does not see, overlaps
-    /// `footprint`.
+    /// True if a decoded commit that starts at or below `beyond`, and that the newest settled snapshot probe
+    /// does not see, overlaps `footprint`.
     pub(crate) fn unseen_starts_by(&self, footprint: &Footprint, beyond: Lsn) -> bool {
         self.folded.is_some_and(|folded| folded.start <= beyond)
             || self.unseen.values().any(|commit| commit.start <= beyond && commit.wrote.overlaps(footprint))
     }
 
-    /// Where the first commit starts that the newest settled gauge does not see.
+    /// Start of the first commit that the newest settled snapshot probe does not see.
     pub(crate) fn first_unseen(&self) -> Option<Lsn> {
         let listed = self.unseen.values().next().map(|commit| commit.start);
         listed.into_iter().chain(self.folded.map(|folded| folded.start)).min()

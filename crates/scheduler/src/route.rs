@@ -9,8 +9,8 @@ use history::{Consistency, DatabaseId, Epoch, Footprint, Incarnation, Lsn};
 use std::time::Duration;
 
 impl Scheduler {
-    /// Where a read goes that has just arrived. A ticket counts as pending until it is
-    /// [finished](Scheduler::finish). May want a gauge.
+    /// Destination of a read that has just arrived. A ticket counts as pending until it is
+    /// [finished](Scheduler::finish). May want a snapshot probe.
     pub fn route(&mut self, question: &Question) -> Route {
         match self.place(question) {
             Err(reason) => Route::Primary(reason),
@@ -104,7 +104,8 @@ impl Scheduler {
         Ok((place, proof))
     }
 
-    /// Where all is replayed that the session wrote and saw; or where it saw it, for a life's snapshots do not go back.
+    /// A standby that has replayed all that the session wrote and saw, or the one where it saw it, for the
+    /// snapshots of one incarnation do not go back.
     fn session(&mut self, question: &Question, epoch: Option<Epoch>) -> Result<(Place, Proof), Reason> {
         let marks = question.session;
         let fits = |id: StandbyId, incarnation: Incarnation, replica: &Standby| {
@@ -116,7 +117,7 @@ impl Scheduler {
         Ok((place, Proof::Session))
     }
 
-    /// Where all is replayed that a gauge can have seen which was sent at most `bound` ago.
+    /// A standby that has replayed all that a snapshot probe sent at most `bound` ago can have seen.
     fn bounded(
         &mut self,
         question: &Question,
@@ -133,7 +134,7 @@ impl Scheduler {
         Ok((place, Proof::Unproven))
     }
 
-    /// How often the catalog has changed, as far as it came out of the decoder.
+    /// Number of catalog changes that came out of the decoder.
     pub(crate) fn barriers(&self, database: DatabaseId) -> u64 {
         self.databases.get(&database).map_or(0, |followed| followed.barriers)
     }
@@ -150,8 +151,8 @@ impl Scheduler {
         if self.order.in_doubt(database, footprint) {
             return false;
         }
-        // A decoded commit that no settled gauge has seen is covered by its doubt. Should a doubt have been too small,
-        // the commit counts as newer than every standby all the same.
+        // A decoded commit that no settled probe has seen is covered by its in-flight write set. If that was
+        // too small, the commit counts as newer than every standby all the same.
         let followed = self.databases.get(&database);
         followed.is_some_and(|followed| !followed.recent.unseen_overlaps(footprint, newest))
     }

@@ -1,4 +1,4 @@
-//! When each row was last written, in bounded memory: two generations and a floor.
+//! Last write of each row, in bounded memory: two generations and a floor.
 //!
 //! ```text
 //!   written  -->  young  --full-->  old  --young full again-->  floor (only the newest stamp is left)
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// When something was written. Its default is before everything.
+/// Stamp of a write. The default is before everything.
 pub(crate) trait Stamp: Copy + Ord + Default + Debug {}
 
 impl<T: Copy + Ord + Default + Debug> Stamp for T {}
@@ -72,7 +72,7 @@ impl<S: Stamp> Rows<S> {
         self.young.rows.len() + self.old.rows.len()
     }
 
-    /// Forgets everything; whoever asks has a floor of his own.
+    /// Forgets everything; the caller has a floor of its own.
     pub(crate) fn clear(&mut self) {
         *self = Rows::new(self.room * 2, self.bugs);
     }

@@ -1,4 +1,4 @@
-//! What the scheduler knows, and how it learns it. Decisions before a read are in `route`, those after it in `judge`.
+//! The scheduler's state, and its updates. Decisions before a read are in `route`, those after it in `judge`.
 
 use crate::Reason;
 use crate::bugs::{Bug, Bugs};
@@ -18,19 +18,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who writes at the primary.
+/// Writers at the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Only sessions of this Consort: nobody else can log in. What may commit is always in doubt first.
+    /// Only sessions of this Consort: no other session can log in. Every commit is first in an in-flight
+    /// write set.
     ThroughConsort,
-    /// Anybody. Only a gauge sent after a read's arrival says what it must see.
+    /// Any session. Only a snapshot probe sent after a read's arrival says what it must see.
     Anywhere,
 }
 
 /// Bounds and behaviour of a [`Scheduler`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Who writes, at first.
+    /// Initial mode of writers.
     pub writers: Writers,
     /// Rows of all databases whose last commit is remembered; older ones fold into a floor. The default fills two
     /// tables of 2^19 slots: 18 MB at most.
@@ -39,14 +40,14 @@ pub struct Options {
     pub max_tables: usize,
     /// Commits of one database that are kept for comparing; older ones fold into a floor.
     pub max_recent: usize,
-    /// Commits of one database that no settled gauge has seen; when there are more, everything counts as unseen until a
-    /// gauge sees them all. At half of it a gauge is wanted.
+    /// Maximum number of commits of one database that no settled snapshot probe has seen. Beyond it,
+    /// everything counts as unseen until a probe sees them all. At half of it a probe is wanted.
     pub max_unseen: usize,
     /// Whole reads that wait for a replica.
     pub max_whole_reads: usize,
     /// Commits that wait for their turn at the primary.
     pub max_turns: usize,
-    /// Whether a replica that is brought further is locked for that: whole reads there wait, and are waited for.
+    /// True if a refresh locks its replica: whole-state reads there wait, and the refresh waits for them.
     pub refresh_locks: bool,
     /// Bounds of the order.
     pub order: order::Options,
@@ -71,28 +72,30 @@ impl Default for Options {
     }
 }
 
-/// What a decoded commit was.
+/// Classification of a decoded commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// It came for the first time, and its database is followed.
+    /// True if it came for the first time, and its database is followed.
     pub fresh: bool,
-    /// A doubt covered it.
+    /// True if an in-flight write set covered it.
     pub explained: bool,
     /// The commit, if it was not explained and from here on writers are taken to be anywhere: say so to the operator.
     pub switched: Option<Arc<Commit>>,
 }
 
-/// Where statements run, and whether their answers are right.
+/// Places statements, and proves their answers.
 ///
 /// Invariants:
-/// - Every commit that the order was given, this was given: nothing is settled that the freshness index lacks.
-/// - An item that is not in the index, or was dropped from it, counts as written at a floor that is not older than the
-///   dropped one's commit.
-/// - A standby's mark, and a ticket's `low`, count only in the incarnation in which they were heard; a proof counts only
-///   in the life of the primary in which it began.
-/// - A fed replica's mark counts only in its incarnation and in the run of the order in which the boundary lies.
-/// - A read is proven only if, for all that it reads, the standby's snapshot equals the primary's at an instant between
-///   its arrival and its end. The module `judge` has the argument.
+/// - Every commit that the order was given, this was given: nothing is settled that the freshness index
+///   lacks.
+/// - An item that is not in the index, or was dropped from it, counts as written at a floor that is not
+///   older than the dropped one's commit.
+/// - A standby's mark, and a ticket's `low`, count only in the incarnation in which they were heard. A
+///   proof counts only in the incarnation of the primary in which it began.
+/// - A logical replica's mark counts only in its incarnation and in the run of the order in which the
+///   boundary lies.
+/// - A read is proven only if, for all that it reads, the standby's snapshot equals the primary's at an
+///   instant between its arrival and its end. The module `judge` has the argument.
 ///
 /// Bounds: those of [`Options`].
 #[derive(Debug)]
@@ -102,7 +105,7 @@ pub struct Scheduler {
     pub(crate) writers: Writers,
     pub(crate) databases: BTreeMap<DatabaseId, Followed>,
     pub(crate) rows: Rows<Lsn>,
-    /// When each row was last written, by version.
+    /// Last write of each row, by version.
     pub(crate) versions: Rows<Version>,
     pub(crate) standbys: Standbys,
     pub(crate) ages: Ages,
@@ -113,7 +116,8 @@ pub struct Scheduler {
     life: u64,
     /// So often a slot was forgotten.
     forgotten: u64,
-    /// So many changes are under way for whose sake no read may leave, and how many began so far.
+    /// Number of changes under way for whose sake no read may be offloaded, and number of changes begun so
+    /// far.
     pub(crate) closed: usize,
     pub(crate) closings: u64,
     newest_commit: Lsn,
@@ -121,7 +125,7 @@ pub struct Scheduler {
     low: BTreeMap<Lsn, usize>,
 }
 
-/// How far the changes of a database's catalog had come out of its decoder. What was understood under one mark is void
+/// Mark of the catalog changes that had come out of a database's decoder. An analysis under one mark is void
 /// under another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogMark {
@@ -129,7 +133,7 @@ pub struct CatalogMark {
     changes: u64,
 }
 
-/// What is known of the commits of one database.
+/// State of the commits of one database.
 #[derive(Debug)]
 pub(crate) struct Followed {
     pub(crate) freshness: Freshness<Lsn>,
@@ -138,11 +142,12 @@ pub(crate) struct Followed {
     pub(crate) barriers: u64,
     /// For replicas that are fed, as long as there are versions.
     pub(crate) fed: Option<Fed>,
-    /// Where the newest of them end, ascending; at most [`BARRIER_ENDS`].
+    /// Ends of the newest of them, ascending; at most [`BARRIER_ENDS`].
     pub(crate) barrier_ends: VecDeque<Lsn>,
 }
 
-/// So many ends of changes of a catalog are kept. Who is older than the oldest of them counts as older than all.
+/// Maximum number of kept ends of catalog changes. A standby older than the oldest of them counts as older
+/// than all.
 const BARRIER_ENDS: usize = 16;
 
 impl Scheduler {
@@ -174,20 +179,21 @@ impl Scheduler {
         &self.order
     }
 
-    /// The order of the primary, for doubts, wishes for gauges, losses and lives. What the scheduler must know too goes
-    /// through its own functions: `decoded`, `ddl`, `slot_opened`, `slot_created`, `forget_slot`, `database_dropped`,
-    /// `gauge_to_send`, `gauge_answered`, `take_boundaries`, and `fed_takes` and `fed_leaves` for whose commits are placed.
+    /// The order of the primary, for in-flight write sets, wishes for snapshot probes, losses and
+    /// incarnations. Calls that the scheduler must know of go through its own functions: `decoded`, `ddl`,
+    /// `slot_opened`, `slot_created`, `forget_slot`, `database_dropped`, `gauge_to_send`, `gauge_answered`,
+    /// `take_boundaries`, and `fed_takes` and `fed_leaves` for databases whose commits are placed.
     pub fn order_mut(&mut self) -> &mut Order {
         &mut self.order
     }
 
-    /// Who writes, as far as is known.
+    /// Writers at the primary, as far as is known.
     pub fn writers(&self) -> Writers {
         self.writers
     }
 
-    /// The operator says who writes. Back to [`Writers::ThroughConsort`] everything is in doubt first: say
-    /// [`Order::orphans_gone`] when no foreign backend is left.
+    /// Sets the mode of writers, as the operator says. On the way back to [`Writers::ThroughConsort`]
+    /// everything is in flight first: say [`Order::orphans_gone`] when no foreign backend is left.
     pub fn set_writers(&mut self, writers: Writers) {
         if writers == Writers::ThroughConsort && self.writers == Writers::Anywhere {
             self.order.distrust();
@@ -195,7 +201,8 @@ impl Scheduler {
         self.writers = writers;
     }
 
-    /// Somebody who is not Consort has logged in at the primary. Whether this switched to [`Writers::Anywhere`].
+    /// A session that is not Consort's has logged in at the primary. Returns true if this switched to
+    /// [`Writers::Anywhere`].
     pub fn foreign_login(&mut self) -> bool {
         let switched = self.writers == Writers::ThroughConsort;
         self.writers = Writers::Anywhere;
@@ -214,11 +221,11 @@ impl Scheduler {
         self.order.slot_created(database, from);
     }
 
-    /// What came out of the database's slot is forgotten; it is opened again where it was confirmed. See
+    /// Forgets the commits of the database's slot; it is opened again where it was confirmed. See
     /// [`Order::forget_slot`].
     pub fn forget_slot(&mut self, database: DatabaseId) {
         self.databases.remove(&database);
-        // What was understood before stays void: the count of its changes goes on elsewhere.
+        // Earlier analyses stay void: the count of its changes goes on elsewhere.
         self.forgotten += 1;
         self.order.forget_slot(database);
     }
@@ -230,18 +237,19 @@ impl Scheduler {
         self.order.database_dropped(database);
     }
 
-    /// The gauge that must be sent now, `now` since the caller's start. See [`Order::gauge_to_send`]; ask after
-    /// everything that may want one: a route, a judgement, the end of a doubt, a decoded commit.
+    /// The snapshot probe that must be sent now, `now` since the caller's start. See
+    /// [`Order::gauge_to_send`]; ask after everything that may want one: a route, a judgement, the end of an
+    /// in-flight write set, a decoded commit.
     pub fn gauge_to_send(&mut self, now: Duration) -> Option<GaugeNumber> {
         let number = self.order.gauge_to_send()?;
         self.ages.sent(number, now);
         Some(number)
     }
 
-    /// The primary answered a gauge. See [`Order::gauge_answered`].
+    /// The primary answered a snapshot probe. See [`Order::gauge_answered`].
     ///
     /// # Errors
-    /// The gauge is void.
+    /// The probe is void.
     pub fn gauge_answered(&mut self, number: GaugeNumber, gauge: Gauge) -> Result<(), Void> {
         self.renew();
         let insert_lsn = gauge.insert_lsn;
@@ -250,8 +258,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A commit came out of its database's slot. If commits are placed, a gauge is wanted that may see it: see
-    /// [`Order::waiting`] for one that none has seen.
+    /// A commit came out of its database's slot. If commits are placed, a snapshot probe is wanted that may
+    /// see it: see [`Order::waiting`] for one that none has seen.
     pub fn decoded(&mut self, commit: Commit) -> Decoded {
         let database = commit.database;
         self.look(database);
@@ -282,7 +290,7 @@ impl Scheduler {
         followed.recent.prune(horizon);
         let many_unseen = followed.recent.unseen() >= self.options.max_unseen / 2;
         self.newest_commit = self.newest_commit.max(commit.end);
-        assert!(self.order.decoded(&commit), "what is new to the scheduler is new to the order");
+        assert!(self.order.decoded(&commit), "a commit new to the scheduler is new to the order");
         let placed = self.order.run(database).is_some();
         if many_unseen || placed {
             self.order.want_gauge();
@@ -301,10 +309,11 @@ impl Scheduler {
         CatalogMark { life: self.order.life(), changes: self.barriers(database) }
     }
 
-    /// What a standby that has replayed to `replayed` shows of the database's catalog is what it shows from here on: the
-    /// end of the newest change that came out and is replayed there. What a connection has kept of an earlier catalog (who
-    /// and where it is, what its statements' names mean) is void; PostgreSQL itself looks again at neither. If there were
-    /// many changes above `replayed`, all of them count.
+    /// End of the newest catalog change that came out and is replayed at a standby that has replayed to
+    /// `replayed`: the standby's catalog of the database stays the same from here on. State that a connection
+    /// has kept of an earlier catalog (its role and database, the meaning of its statements' names) is void;
+    /// PostgreSQL itself looks again at neither. If there were many changes above `replayed`, all of them
+    /// count.
     pub fn catalog_at(&self, database: DatabaseId, replayed: Lsn) -> Lsn {
         let Some(followed) = self.databases.get(&database) else { return Lsn::MAX };
         let ends = &followed.barrier_ends;
@@ -315,23 +324,26 @@ impl Scheduler {
         }
     }
 
-    /// How far a connection at this replica was opened that is opened now: what is at or below is shown there already.
+    /// Position of a connection that is opened at this replica now: everything at or below is shown there
+    /// already.
     pub fn surely_shown(&self, id: StandbyId, database: DatabaseId) -> Option<Lsn> {
         self.standbys.all.get(&id)?.surely(database)
     }
 
-    /// Something changes that no decoder will tell of: roles, memberships, databases, the configuration. From here on no read leaves, but
-    /// those that may be however old, and none that has left is proven, until as many [`open`](Scheduler::open).
+    /// Begins a change that no decoder reports: roles, memberships, databases, the configuration. From here
+    /// on no read is offloaded except reads of any age, and none that was offloaded is proven, until as many
+    /// [`open`](Scheduler::open).
     ///
-    /// Contract: whoever opens has written a mark behind the change into every database whose reads may leave, which
-    /// comes out as DDL does, under a doubt about everything that began before and ends by a gauge sent after it.
+    /// Contract: the caller of `open` has written a mark after the change into every database whose reads may
+    /// be offloaded. The mark comes out as DDL does, under an in-flight write set about everything that began
+    /// before and ends by a snapshot probe sent after it.
     pub fn close(&mut self) {
         self.closed += 1;
         self.closings += 1;
     }
 
-    /// How often something of that kind has begun so far; `None` while it goes on. Who finds the same number twice has seen nothing
-    /// change between.
+    /// Number of such changes that began so far; `None` while one goes on. Equal numbers at two instants mean
+    /// that nothing changed between.
     pub fn closings(&self) -> Option<u64> {
         (self.closed == 0).then_some(self.closings)
     }
@@ -339,7 +351,7 @@ impl Scheduler {
     /// The change is marked. See [`close`](Scheduler::close).
     ///
     /// # Panics
-    /// If nobody has closed.
+    /// If no change has begun.
     pub fn open(&mut self) {
         self.closed = self.closed.checked_sub(1).expect("opened once for each closing");
     }
@@ -349,9 +361,10 @@ impl Scheduler {
         self.order.decoded_to(database, to);
     }
 
-    /// How far the database's slot may be told that we have come: below every commit that no settled gauge has seen, and
-    /// no further than what every replica keeps that is fed with it. After a restart the rest comes again, so that none is
-    /// shown that we do not know, and none is left out. `None`: nothing may be told yet.
+    /// Position up to which the database's slot may be confirmed: below every commit that no settled snapshot
+    /// probe has seen, and no further than the positions that its logical replicas keep. After a restart the
+    /// rest comes again, so that no unknown commit is shown, and none is left out. `None`: nothing may be
+    /// confirmed yet.
     pub fn confirmable(&mut self, database: DatabaseId) -> Option<Lsn> {
         self.look(database);
         let decoded = self.order.position(database)?;
@@ -359,8 +372,8 @@ impl Scheduler {
         Some(unseen.unwrap_or(decoded).min(decoded).min(self.kept_by_all(database)?))
     }
 
-    /// A standby is in the cluster. It takes no reads before it is [serving](Scheduler::standby_serving) and its mark
-    /// is heard.
+    /// Adds a standby to the cluster. The standby takes no reads before it is
+    /// [serving](Scheduler::standby_serving) and its mark is heard.
     pub fn standby_joined(&mut self, id: StandbyId, weight: u32) {
         self.standbys.all.insert(id, Standby::new(Kind::Standby, weight));
     }
@@ -393,7 +406,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a standby takes reads.
+    /// Sets if a standby takes reads.
     pub fn standby_serving(&mut self, id: StandbyId, serving: Serving) {
         if let Some(standby) = self.standbys.all.get_mut(&id) {
             standby.serving = serving;
@@ -401,8 +414,8 @@ impl Scheduler {
     }
 
     /// A standby is not known any more to be on the primary's history, and serves nothing until it is
-    /// [serving](Scheduler::standby_serving) again: words for the console say why. What it has said of its position counts no
-    /// more.
+    /// [serving](Scheduler::standby_serving) again: words for the console say why. Its reported position no
+    /// longer counts.
     pub fn standby_unproven(&mut self, id: StandbyId, why: &'static str) {
         if let Some(standby) = self.standbys.all.get_mut(&id) {
             standby.lost();
@@ -422,23 +435,23 @@ impl Scheduler {
         self.standbys.all.iter().map(|(id, standby)| standby.view(*id))
     }
 
-    /// Whether a decoded commit lies above the standby's mark, or the mark is unknown: its position should be asked
-    /// for again at once, else only now and then.
+    /// True if a decoded commit lies above the standby's mark, or the mark is unknown: its position should be
+    /// asked for again at once, else only now and then.
     pub fn mark_wanted(&self, id: StandbyId) -> bool {
         let standby = self.standbys.all.get(&id).filter(|standby| standby.kind == Kind::Standby);
         standby.is_some_and(|standby| standby.mark().is_none_or(|mark| mark < self.newest_commit))
     }
 
-    /// The ticket's read has not been sent yet, and its answer is to be proven for an instant behind this call. What is
-    /// proven plainly holds at every instant; else a new gauge is wanted.
+    /// The ticket's read has not been sent yet, and its answer is to be proven for an instant after this
+    /// call. A plain proof holds at every instant; else a new snapshot probe is wanted.
     pub fn prove_anew(&mut self, ticket: &mut Ticket) {
         if let Proof::Positioned(wanted) | Proof::Before(Some(wanted)) = &mut ticket.proof {
             *wanted = self.order.want_gauge();
         }
     }
 
-    /// All standbys are behind what a read must see: whether one is likely to come so far soon that the read should wait.
-    /// If so, say whether it [was in vain](Scheduler::waited).
+    /// Called if all standbys lag for a read: true if one is likely to come so far soon that the read should
+    /// wait. Then report whether the wait [was in vain](Scheduler::waited).
     pub fn worth_waiting(&mut self) -> bool {
         self.patience.try_now()
     }
@@ -478,7 +491,7 @@ impl Scheduler {
         self.turns.ask(database, self.options.max_turns, &self.order)
     }
 
-    /// Whether this one has the turn. If not, ask again when something has moved.
+    /// True if this one has the turn. If not, ask again when something has moved.
     pub fn has_turn(&mut self, id: TurnId) -> bool {
         self.turns.has(id, &self.order)
     }
@@ -488,8 +501,8 @@ impl Scheduler {
         self.turns.end(id, &self.order);
     }
 
-    /// Its connection was lost with the commit unanswered: say it when the doubt is said to be lost. The turn goes on until
-    /// the backend is gone.
+    /// Its connection was lost with the commit unanswered: say it when the in-flight write set is said to be
+    /// lost. The turn goes on until the backend is gone.
     pub fn turn_lost(&mut self, id: TurnId) {
         if self.options.bugs.has(Bug::TurnEndsWithConnection) {
             return self.turn_ended(id);
@@ -497,12 +510,13 @@ impl Scheduler {
         self.turns.lose(id, &self.order);
     }
 
-    /// How many wait for the turn.
+    /// Number of commits that wait for the turn.
     pub fn turns_waiting(&self) -> usize {
         self.turns.waiting()
     }
 
-    /// How much is kept: rows, tables, recent commits, unseen commits. For metrics and tests of the bounds.
+    /// Numbers of kept items: rows, tables, recent commits, unseen commits. For metrics and tests of the
+    /// bounds.
     pub fn kept(&self) -> (usize, usize, usize, usize) {
         let sum = |of: fn(&Followed) -> usize| self.databases.values().map(of).sum();
         let tables = sum(|followed| followed.freshness.tables());
@@ -530,7 +544,7 @@ impl Scheduler {
         self.look_at_versions(database);
     }
 
-    /// What was known of an earlier life of the primary is void.
+    /// Voids state of an earlier incarnation of the primary.
     pub(crate) fn renew(&mut self) {
         if self.life == self.order.life() {
             return;

@@ -1,4 +1,4 @@
-//! What is known of each replica, and the choice among them: standbys, which PostgreSQL feeds with its log, and fed
+//! State of each replica, and the choice among them: standbys, which PostgreSQL feeds with WAL, and logical
 //! replicas, which Consort feeds with commits.
 
 use crate::Reason;
@@ -31,7 +31,7 @@ impl fmt::Display for StandbyId {
     }
 }
 
-/// What feeds a replica.
+/// Feed of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// PostgreSQL's own replay: its snapshot is of a place in the log.
@@ -40,7 +40,7 @@ pub enum Kind {
     Fed,
 }
 
-/// How far a fed replica shows one database: a boundary.
+/// Visible state of one database at a logical replica: a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The run of the order in which the boundary lies; in another it says nothing.
@@ -57,29 +57,29 @@ impl Mark {
     }
 }
 
-/// Whether a standby takes reads.
+/// Readiness of a standby for reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// It does.
+    /// The standby takes reads.
     Yes,
-    /// It does not, and why: words for the console.
+    /// The standby takes no reads, and why: words for the console.
     No(Cow<'static, str>),
 }
 
 /// A standby as the console shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct StandbyView<'a> {
-    /// Which one.
+    /// The replica.
     pub id: StandbyId,
-    /// What feeds it.
+    /// Feed of the replica.
     pub kind: Kind,
     /// The life that the mark belongs to; `None` while the mark is unknown.
     pub incarnation: Option<Incarnation>,
     /// The replay position last heard; `None` if it is unknown, or the replica is fed.
     pub mark: Option<Lsn>,
-    /// How far a fed replica shows each of its databases, as far as that is known.
+    /// Visible state of each of a logical replica's databases, as far as that is known.
     pub shows: &'a BTreeMap<DatabaseId, Mark>,
-    /// Whether it takes reads.
+    /// Readiness for reads.
     pub serving: &'a Serving,
     /// Its share of reads, relative to the others; with 0 it gets none.
     pub weight: u32,
@@ -99,24 +99,27 @@ pub struct StandbyView<'a> {
 pub(crate) struct Standby {
     pub(crate) kind: Kind,
     life: Option<Incarnation>,
-    /// Of a standby.
+    /// Replay position of a standby.
     replayed: Lsn,
-    /// Of a fed replica.
+    /// Visible state of a logical replica.
     shows: BTreeMap<DatabaseId, Mark>,
-    /// Of databases of which it was found to differ: nobody reads there. What it would show, as far as that is known.
+    /// Databases in which it was found to differ, and which are not read there. The value is its visible
+    /// state, as far as known.
     distrusted: BTreeMap<DatabaseId, Option<Mark>>,
-    /// For each database that a fed replica is fed with: where feeding goes on after the worst crash of it, once known.
+    /// For each database of a logical replica: the position from which its feed goes on after its worst
+    /// crash, once known.
     pub(crate) keeps: BTreeMap<DatabaseId, Option<Lsn>>,
-    /// The tables whose rows a fed replica has, of a database of which it does not have all.
+    /// The tables whose rows a logical replica has, of a database of which it does not have all.
     pub(crate) holds: BTreeMap<DatabaseId, BTreeSet<RelationId>>,
-    /// How often it was said not to be fed with a database any more, to differ, or to have left the primary's history.
+    /// Number of times its feed of a database was ended, it was found to differ, or it left the primary's
+    /// history.
     pub(crate) given_up: u64,
     pub(crate) serving: Serving,
     pub(crate) weight: u32,
     pub(crate) pending: u32,
     pub(crate) served: u64,
     pub(crate) refused: BTreeMap<Reason, u64>,
-    /// When it was chosen last, in choices.
+    /// Number of the choice at which it was chosen last.
     chosen: u64,
 }
 
@@ -140,7 +143,7 @@ impl Standby {
         }
     }
 
-    /// It said that this life of it has replayed to here.
+    /// Records that this incarnation of it has replayed to here.
     pub(crate) fn marked(&mut self, incarnation: Incarnation, replayed: Lsn, bugs: Bugs) {
         let keep_low = bugs.has(Bug::BackendCrashKeepsLow);
         let goes_on = self.life == Some(incarnation) || (keep_low && self.life.is_some());
@@ -148,7 +151,7 @@ impl Standby {
         self.replayed = if goes_on { self.replayed.max(replayed) } else { replayed };
     }
 
-    /// It said that this life of it shows this boundary.
+    /// Records that this incarnation of it shows this boundary.
     pub(crate) fn shown(&mut self, incarnation: Incarnation, boundary: &Boundary, bugs: Bugs) {
         let for_ever = bugs.has(Bug::ReplicaForgetsCommits);
         if self.life.replace(incarnation) != Some(incarnation) && !for_ever {
@@ -175,7 +178,7 @@ impl Standby {
         self.distrusted.values_mut().for_each(|withheld| *withheld = None);
     }
 
-    /// How far it shows the database is unknown.
+    /// Its visible state of the database is unknown.
     pub(crate) fn forget(&mut self, database: DatabaseId) {
         self.shows.remove(&database);
         if let Some(withheld) = self.distrusted.get_mut(&database) {
@@ -183,21 +186,21 @@ impl Standby {
         }
     }
 
-    /// It was found to differ: nobody reads the database there, and no answer counts that is under way.
+    /// Records that it differs: the database is not read there, and no answer counts that is under way.
     pub(crate) fn distrust(&mut self, database: DatabaseId) {
         self.given_up += 1;
         let withheld = self.shows.remove(&database);
         self.distrusted.entry(database).or_insert(withheld);
     }
 
-    /// It does not differ any more.
+    /// Records that it does not differ any more.
     pub(crate) fn trust(&mut self, database: DatabaseId) {
         if let Some(Some(mark)) = self.distrusted.remove(&database) {
             self.shows.insert(database, mark);
         }
     }
 
-    /// It is not fed with the database any more.
+    /// Ends its feed of the database.
     pub(crate) fn leaves(&mut self, database: DatabaseId) {
         self.given_up += 1;
         self.keeps.remove(&database);
@@ -206,7 +209,7 @@ impl Standby {
         self.distrusted.remove(&database);
     }
 
-    /// Whether it has the rows of all that is read.
+    /// True if it has the rows of all that is read.
     pub(crate) fn holds(&self, database: DatabaseId, reads: &Footprint) -> bool {
         match (self.holds.get(&database), reads) {
             (None, _) => true,
@@ -239,7 +242,7 @@ impl Standby {
         }
     }
 
-    /// How far a fed replica shows the database in this run of the order.
+    /// Version of the database that a logical replica shows in this run of the order.
     pub(crate) fn version(&self, database: DatabaseId, run: RunNumber) -> Option<Version> {
         self.shows.get(&database).filter(|mark| mark.run == run).map(|mark| mark.version)
     }
@@ -260,7 +263,7 @@ impl Standby {
     }
 }
 
-/// Where a read shall run.
+/// Destination of a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) id: StandbyId,
@@ -279,7 +282,8 @@ pub(crate) struct Standbys {
 }
 
 impl Standbys {
-    /// Whether any may be chosen at all, of those whose answer would be the primary's; else why not.
+    /// Checks that any replica may be chosen at all, of those whose answer would be the primary's; else why
+    /// not.
     pub(crate) fn any(&self, epoch: Option<Epoch>, equal: impl Fn(&Standby) -> bool) -> Result<(), Reason> {
         if self.all.is_empty() {
             return Err(Reason::NoStandby);
@@ -324,7 +328,7 @@ impl Standbys {
         let standby = self.all.get_mut(&id)?;
         standby.chosen = self.choices;
         standby.pending += 1;
-        // A fed replica's reads need no commits to be kept for comparing.
+        // A logical replica's reads need no commits to be kept for comparing.
         let low = standby.mark().unwrap_or(Lsn::MAX);
         Some(Place { id, incarnation, low, kind: standby.kind, given_up: standby.given_up })
     }

@@ -1,13 +1,15 @@
-//! One COMMIT at a time at the primary, so that the order of commits is known by their sending (Plattner and Alonso,
-//! 2004, section 4.3).
+//! One COMMIT at a time at the primary, so that the order of commits is known by their sending (Plattner and
+//! Alonso, 2004, section 4.3).
 //!
-//! A turn is over when it is known what became of the commit: with its answer; or, where the connection was lost, when
-//! the backend is gone. A lost connection ends nothing: the backend may wait for a flush, and commit after the next. For
-//! the same reason nobody has a turn as long as backends of an earlier Consort may be left.
+//! A turn is over when the result of the commit is known: with its answer, or, if the connection was lost,
+//! when the backend is gone. A lost connection ends nothing: the backend may wait for a flush, and commit
+//! after the next. For the same reason no commit has a turn as long as backends of an earlier Consort may be
+//! left.
 //!
-//! Contract: who has the turn sends a COMMIT that waits for nobody else. An autocommit statement waits for rows, so it is
-//! sent as a block whose COMMIT alone has the turn; deferred constraints wait for others' rows, so `SET CONSTRAINTS ALL
-//! IMMEDIATE` is sent before the turn is asked for. Else the holder waits for one who waits for the turn.
+//! Contract: the holder of the turn sends a COMMIT that waits for no other transaction. An autocommit
+//! statement waits for rows, so it is sent as a block whose COMMIT alone has the turn. Deferred constraints
+//! wait for others' rows, so `SET CONSTRAINTS ALL IMMEDIATE` is sent before the turn is asked for. Else the
+//! holder waits for a transaction that waits for the turn.
 
 use crate::Reason;
 use history::DatabaseId;
@@ -18,14 +20,15 @@ use std::collections::{BTreeSet, VecDeque};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TurnId(u64);
 
-/// Who has the turn, and who waits.
+/// Holder of the turn, and the queue.
 ///
-/// Invariants: the turn is had by one or by none; who waits came in the order of the queue, and gets the turn in it.
+/// Invariants: at most one has the turn. Waiting commits came in the order of the queue, and get the turn in
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     next: u64,
     has: Option<TurnId>,
-    /// The holder's connection was lost: the doubts that were lost by then, one of which is its own.
+    /// Lost in-flight write sets at the time when the holder's connection was lost, one of which is its own.
     lost: BTreeSet<DoubtId>,
     waiting: VecDeque<(TurnId, DatabaseId)>,
 }
@@ -43,7 +46,7 @@ impl Turns {
         Ok(id)
     }
 
-    /// Whether this one has the turn, after backends that have gone gave theirs back.
+    /// True if this one has the turn, after backends that have gone gave theirs back.
     pub(crate) fn has(&mut self, id: TurnId, order: &Order) -> bool {
         self.lost.retain(|doubt| order.doubt_state(*doubt) == Some(DoubtState::Lost));
         self.pass(order);
@@ -56,7 +59,8 @@ impl Turns {
         self.pass(order);
     }
 
-    /// The holder's connection was lost: the turn goes on until the backends of all doubts that are lost now are gone.
+    /// The holder's connection was lost: the turn goes on until the backends of all in-flight write sets that
+    /// are lost now are gone.
     pub(crate) fn lose(&mut self, id: TurnId, order: &Order) {
         if self.has == Some(id) {
             let lost = order.doubts().filter(|doubt| doubt.state == DoubtState::Lost);

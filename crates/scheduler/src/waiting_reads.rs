@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Arrival {
     pub(crate) database: DatabaseId,
     pub(crate) life: u64,
-    /// The gauge sent after it that says what is needed; `None`: nothing was in doubt.
+    /// The snapshot probe sent after it that says what is needed. `None`: nothing was in flight.
     pub(crate) wanted: Option<GaugeNumber>,
     pub(crate) needs: Option<(RunNumber, Version)>,
 }
@@ -25,20 +25,20 @@ pub struct WholeId(u64);
 pub(crate) struct Waiter {
     pub(crate) question: Question,
     pub(crate) arrival: Arrival,
-    /// It was let in before a refresh, and has not been told yet.
+    /// Ticket of a read that was let in before a refresh, and has not been reported yet.
     pub(crate) admitted: Option<Ticket>,
 }
 
-/// Who reads one database of one replica, where a refresh locks.
+/// Readers of one database of one replica, if a refresh locks.
 ///
-/// Invariants: nobody reads while it is refreshed; `reading` counts those who came in this `era`.
+/// Invariants: no read runs during a refresh; `reading` counts the readers that came in this `era`.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     pub(crate) reading: usize,
     pub(crate) refreshing: bool,
     /// A refresh waits for the readers.
     pub(crate) asked: bool,
-    /// How often readers were let go.
+    /// Number of times readers were let go.
     pub(crate) era: u64,
 }
 

@@ -1,5 +1,7 @@
-//! What a statement costs before it is routed: its shape, and the look-up of what is known of it, in nanoseconds (the best
-//! of nine runs). `cargo run --release -p session-state --example look_up_cost`
+//! Cost of a statement before it is routed, in nanoseconds (best of nine runs): computing its shape, and
+//! looking up its analysis.
+//!
+//! `cargo run --release -p session-state --example look_up_cost`
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -1,6 +1,6 @@
 //! The status of a transaction block, as ReadyForQuery reports it.
 
-/// Where a session is, as ReadyForQuery says it.
+/// Transaction status of a session, as ReadyForQuery reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockStatus {
     /// Outside a transaction block.

@@ -1,4 +1,5 @@
-//! Consort's own settings, `consort.*`: set and shown like any other, answered by Consort, sent to no server.
+//! Consort's own settings, `consort.*`. Clients set and show them like any other setting; Consort answers,
+//! and no server receives them.
 
 use history::Consistency;
 use statement_analysis::Parameter;
@@ -6,47 +7,47 @@ use statement_analysis::declared_tables::Declared;
 use statement_analysis::key::unquote;
 use statement_analysis::shape::{Literal, Shape};
 
-/// The settings that there are.
+/// Names of Consort's own settings, without the prefix.
 pub const OWN_SETTINGS: [&str; 4] =
     ["consort.consistency", "consort.read_only_snapshots", "consort.tables_read", "consort.tables_written"];
 
-/// How their names begin.
+/// Prefix of the names of Consort's own settings.
 const PREFIX: &str = "consort.";
-/// What a list of tables is.
-const TABLES: &str = "A list of tables is wanted, such as 'orders, shop.items', or '*' for all.";
-/// The function that sets a setting.
+/// Hint for a malformed list of tables.
+const TABLES: &str = "Use a list of tables, such as 'orders, shop.items', or '*' for all.";
+/// Name of the PostgreSQL function that sets a setting.
 pub(crate) const SET_CONFIG: &str = "set_config";
 
 /// Consort's own settings of a session, a block, or a database and user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
-    /// How fresh a read must be.
+    /// Required freshness of reads.
     pub consistency: Consistency,
-    /// Declared REPEATABLE READ READ ONLY transactions may leave the primary.
+    /// True if declared REPEATABLE READ READ ONLY transactions may run at a standby.
     pub read_only_snapshots: bool,
-    /// Those that are declared READ ONLY at READ COMMITTED count as such too, and see one snapshot. No setting: the design
-    /// says so.
+    /// True if transactions declared READ ONLY at READ COMMITTED count as REPEATABLE READ too, and see one
+    /// snapshot. The design decides this; no setting does.
     pub read_only_is_repeatable: bool,
-    /// The tables that transactions will read, where the design wants to know before they begin.
+    /// Tables that transactions will read, for designs that must know them before a transaction begins.
     pub tables_read: Declared,
-    /// Those that they will write.
+    /// Tables that transactions will write, for designs that must know them before a transaction begins.
     pub tables_written: Declared,
 }
 
-/// Why a setting was refused: an error for the client, in PostgreSQL's form.
+/// Error for the client that a setting was refused, in PostgreSQL's form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SettingError {
-    /// Its code.
+    /// SQLSTATE.
     pub sqlstate: &'static str,
-    /// Its message.
+    /// Message.
     pub message: String,
-    /// What would be right.
+    /// Hint: a value that would be accepted.
     pub hint: Option<String>,
 }
 
 impl Own {
-    /// Sets one by its name in small letters; `None` sets it to what it is in `defaults`.
+    /// Sets a setting by its name in small letters; `None` resets it to its value in `defaults`.
     pub(crate) fn set(
         &mut self,
         name: &str,
@@ -82,7 +83,7 @@ impl Own {
         Ok(())
     }
 
-    /// The value of one, as SHOW says it.
+    /// The value of a setting, as SHOW returns it.
     pub(crate) fn show(&self, name: &str) -> Result<String, SettingError> {
         match name {
             "consort.consistency" => Ok(self.consistency.to_string()),
@@ -96,8 +97,8 @@ impl Own {
     }
 }
 
-/// Whether `set_config` is called for a setting of Consort's own, as far as the text and its parameters tell. The server
-/// would do that, and nobody would heed it.
+/// True if `set_config` is called for one of Consort's own settings, as far as the text and its parameters
+/// show. The server would execute the call, without any effect on Consort.
 pub fn set_by_function(shape: &Shape, text: &str, parameters: &[Parameter<'_>]) -> bool {
     let called = |literal: &Literal| {
         let range = literal.range();
@@ -122,14 +123,14 @@ fn is_own(name: &[u8]) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
 
-/// Whether the first argument of `set_config` follows.
+/// True if the first argument of `set_config` follows.
 fn is_first_argument(before: &str) -> bool {
     let Some(called) = before.trim_end().strip_suffix('(') else { return false };
     let called = called.trim_end().trim_end_matches('"').as_bytes();
     let Some((rest, name)) = called.split_last_chunk::<{ SET_CONFIG.len() }>() else { return false };
     let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
     let server_s = match rest.strip_suffix(b".") {
-        // One of a user's own in another schema is nobody's business.
+        // A function of the same name in another schema is a user's own.
         Some(schema) => schema.to_ascii_lowercase().trim_ascii_end().ends_with(b"pg_catalog"),
         None => !rest.last().is_some_and(word),
     };
@@ -144,7 +145,7 @@ fn unknown(name: &str) -> SettingError {
     }
 }
 
-/// A truth value as PostgreSQL reads it: on, true, yes, 1, and their unambiguous beginnings.
+/// Parses a boolean as PostgreSQL does: on, true, yes, 1, and their unambiguous prefixes.
 fn boolean(value: &str) -> Option<bool> {
     let value = value.trim().to_ascii_lowercase();
     let begins = |word: &str, least: usize| value.len() >= least && word.starts_with(&value);

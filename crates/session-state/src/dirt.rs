@@ -1,29 +1,29 @@
-//! Dirt of a session: events whose effects on its state no statement tells. Most of it ends with a probe.
+//! Dirt of a session: events whose effects on session state no statement reveals. A probe ends most of it.
 
 use std::fmt;
 
-/// What happened to a session that nobody can follow.
+/// An event that changes a session in a way that Consort cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dirt {
-    /// Nothing is known of it yet: it has just begun.
+    /// The session has just begun: its state is unknown.
     Fresh,
-    /// Code ran that may have changed settings, taken locks, or made temporary objects.
+    /// Code ran that may have changed settings, taken locks, or created temporary objects.
     Function,
-    /// A statement ran of which nothing is known.
+    /// A statement ran whose effects are unknown.
     Unknown,
-    /// A statement ran whose tree was not known yet. The tree tells what it did.
+    /// A statement ran whose query tree was not known yet. The tree shows its effects later.
     Unjudged,
     /// A setting was given a value that only the server knows.
     Setting,
-    /// The server's configuration was loaded anew since its settings were asked for.
+    /// The server reloaded its configuration since the settings were last read.
     Reload,
-    /// A temporary object was made, or is there.
+    /// A temporary object was created, or exists.
     Temporary,
-    /// It listens to a channel.
+    /// The session listens to a channel.
     Listen,
-    /// It holds an advisory lock.
+    /// The session holds an advisory lock.
     AdvisoryLock,
-    /// A library was loaded into its process: that never ends.
+    /// A library was loaded into the session's backend: this dirt never ends.
     Library,
 }
 
@@ -41,7 +41,7 @@ impl Dirt {
         Dirt::Library,
     ];
 
-    /// Its name in metrics and explanations.
+    /// Name of the dirt in metrics and explanations.
     pub fn name(self) -> &'static str {
         match self {
             Dirt::Fresh => "session_not_probed",
@@ -69,7 +69,7 @@ impl fmt::Display for Dirt {
 pub(crate) struct DirtSet(u16);
 
 impl DirtSet {
-    /// The set of these.
+    /// The set with exactly these.
     pub(crate) fn of(all: &[Dirt]) -> DirtSet {
         DirtSet(all.iter().fold(0, |bits, dirt| bits | DirtSet::bit(*dirt)))
     }
@@ -78,17 +78,17 @@ impl DirtSet {
         1 << dirt as u8
     }
 
-    /// Whether the set has this dirt.
+    /// True if the set has this dirt.
     pub(crate) fn has(self, dirt: Dirt) -> bool {
         self.0 & DirtSet::bit(dirt) != 0
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The first in the order of [`Dirt::ALL`].
+    /// The first dirt of the set, in the order of [`Dirt::ALL`].
     pub(crate) fn first(self) -> Option<Dirt> {
         Dirt::ALL.into_iter().find(|dirt| self.has(*dirt))
     }
@@ -98,17 +98,17 @@ impl DirtSet {
         DirtSet(self.0 & !DirtSet::of(others).0)
     }
 
-    /// Adds a dirt.
+    /// Adds one kind of dirt.
     pub(crate) fn add(&mut self, dirt: Dirt) {
         self.0 |= DirtSet::bit(dirt);
     }
 
-    /// Removes a dirt.
+    /// Removes one kind of dirt.
     pub(crate) fn remove(&mut self, dirt: Dirt) {
         self.0 &= !DirtSet::bit(dirt);
     }
 
-    /// Removes every other dirt.
+    /// Removes all dirt except this kind.
     pub(crate) fn keep(&mut self, dirt: Dirt) {
         self.0 &= DirtSet::bit(dirt);
     }

@@ -1,8 +1,9 @@
-//! One instant in the place of the words that mean it, so that several servers that execute a statement take the same.
+//! One instant instead of the words that mean the current time, so that all servers that execute a statement
+//! use the same one.
 
 use pg_query::protobuf::{ScanToken, Token};
 
-/// The instant at which a transaction began, as its server says it.
+/// The instant at which a transaction began, as its server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instant {
     /// `now()`, in ISO form with its zone.
@@ -14,13 +15,13 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// The question for it: three columns, in the order of the fields.
+    /// Query for the instant: three columns, in the order of the fields.
     pub const QUESTION: &'static str = "\
         SELECT pg_catalog.to_char(pg_catalog.now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') OPERATOR(pg_catalog.||) '+00', \
                pg_catalog.to_char(CURRENT_DATE, 'YYYY-MM-DD'), \
                pg_catalog.to_char(LOCALTIMESTAMP, 'YYYY-MM-DD HH24:MI:SS.US')";
 
-    /// The answer to it.
+    /// Parses the row that [`Instant::QUESTION`] returns.
     pub fn of_row(row: &[Option<String>]) -> Option<Instant> {
         match row {
             [Some(now), Some(date), Some(local)] => {
@@ -30,8 +31,9 @@ impl Instant {
         }
     }
 
-    /// The text with this instant instead of the words, if it has just so many of them, each by itself: a name before it, or
-    /// a precision behind it, is not understood, nor is a word that names a column of a subquery, or stands for a table.
+    /// Returns the text with this instant instead of the words for the current time. `None` unless the text
+    /// has exactly `words` of them, each standing alone. A name before the word, or a precision after it, is
+    /// not understood. The same holds for a word that names a column of a subquery, or stands for a table.
     pub fn put_into(&self, text: &str, words: usize) -> Option<String> {
         let mut tokens = pg_query::scan_tokens(text).ok()?;
         tokens.retain(|token| !matches!(token.token(), Token::SqlComment | Token::CComment));
@@ -52,7 +54,7 @@ impl Instant {
         (found == words).then_some(out)
     }
 
-    /// What stands for the words that begin with this token, and their last token.
+    /// The literal that replaces the words beginning at token `at`, and the index of their last token.
     fn value_of(&self, text: &str, tokens: &[ScanToken], at: usize) -> Option<(String, usize)> {
         let token = |at: usize| tokens.get(at).map(ScanToken::token);
         if at > 0 && token(at - 1) == Some(Token::Ascii46) {
@@ -79,11 +81,11 @@ impl Instant {
     }
 }
 
-/// Where one is inside a pair of parentheses, or outside of all.
+/// State inside one pair of parentheses, or outside of all.
 #[derive(Clone, Copy, Default)]
 struct Level {
     selects: bool,
-    /// Among what is selected, or returned.
+    /// True inside the select list, or the list of RETURNING.
     in_list: bool,
     in_from: bool,
 }
@@ -118,7 +120,8 @@ fn enter(levels: &mut Vec<Level>, token: Token) {
     }
 }
 
-/// Whether the words from `at` to `last` give a column of a subquery its name, which a value would not, or stand for a table.
+/// True if the words from `at` to `last` name a column of a subquery, which a literal would not, or stand for
+/// a table.
 fn names(levels: &[Level], tokens: &[ScanToken], at: usize, last: usize) -> bool {
     let (Some(level), Some(before)) = (levels.last(), at.checked_sub(1).map(|at| tokens[at].token())) else {
         return false;

@@ -1,9 +1,10 @@
-//! What is known of one client's session: its settings, its block, and whether anything may have happened to it that
-//! nobody can follow. A statement may leave the primary only if all that its result depends on is known and can be made
-//! equal at a standby.
+//! State of one client's session: its settings, its transaction block, and every event that Consort cannot
+//! follow. A statement may be offloaded only if everything that its result depends on is known, and can be
+//! made equal at a standby.
 //!
-//! The state is a machine without time: it is told what completed, what failed, what the server reported, and when the
-//! server was ready again; the node asks it before each statement. It does not know what a standby is.
+//! The state is a machine without time. Its inputs are completions, failures, reports of the server, and the
+//! moments when the server is ready. The node queries the state before each statement. Standbys are unknown
+//! to this crate.
 
 mod block_status;
 mod consort_settings;

@@ -1,29 +1,33 @@
-//! The question that makes a session's state known: run at the primary when the session is idle outside a block, once
-//! after each doubt about it; run at a standby connection when it is new. Its answer is one row with one
-//! array of text, an element for each thing asked. It costs a busy server 0.3 ms: one function over one list is parsed and planned, and the catalogs of
-//! temporary objects are only read in a session that has ever had one.
+//! The probe query, which makes a session's state known. At the primary the probe runs when the session is
+//! idle outside a block, once after each event that leaves the state unknown. At a standby the probe runs on
+//! each new connection.
+//!
+//! The result is one row with one array of text, an element for each item. The query costs a busy server 0.3
+//! ms. PostgreSQL parses and plans one function over one list, and the catalogs of temporary objects are read
+//! only in a session that has ever had one.
 
 use crate::settings::{Interner, MIRRORED, NOT_KEPT, Settings};
 use history::LoadTime;
 use statement_analysis::sql::literal;
 use std::collections::BTreeMap;
 
-/// How exactly temporary objects are asked for.
+/// Precision of the check for temporary objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Temporary {
-    /// Whether the session has a temporary schema, which never goes away again.
+    /// Checks if the session has a temporary schema. Once created, the schema stays.
     Schema,
-    /// Whether there is anything in it.
+    /// Checks if the temporary schema holds any object.
     Objects,
 }
 
-/// What keeps a session at the primary although its settings are known.
+/// Finding that keeps a session at the primary although its settings are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Temporary,
     Listening,
     AdvisoryLock,
-    /// Some role or database begins with what may be settings of an application (`app.user`), which no view lists.
+    /// A role or a database has initial settings that may belong to an application (`app.user`), which no
+    /// view lists.
     ApplicationSettings,
 }
 
@@ -31,39 +35,41 @@ const FOUND: [Found; 4] =
     [Found::Temporary, Found::Listening, Found::AdvisoryLock, Found::ApplicationSettings];
 
 const TEMPORARY_SCHEMA: &str = "pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid";
-/// Of whatever kind: all that DROP of the schema would take along.
+/// Checks for temporary objects of any kind: everything that DROP of the schema would drop.
 const TEMPORARY_OBJECTS: &str = "EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) \
      2615::pg_catalog.oid AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())";
 const LISTENING: &str = "EXISTS (SELECT FROM pg_catalog.pg_listening_channels())";
 const ADVISORY_LOCK: &str = "EXISTS (SELECT FROM pg_catalog.pg_lock_status() AS l WHERE l.locktype \
      OPERATOR(pg_catalog.=) 'advisory' AND l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())";
-/// Whose they are, of all roles and databases, is not asked: the question would take more than twice the time.
+/// Checks for application settings of any role or database. Checking for the session's own alone would more
+/// than double the query's time.
 const APPLICATION_SETTINGS: &str = "EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS s WHERE \
      pg_catalog.strpos(pg_catalog.array_to_string(s.setconfig, ' '), '.') OPERATOR(pg_catalog.>) 0)";
 
-/// When the process has last read the configuration, as its 64 bits: none of the session's settings changes its form.
+/// Time when the backend last read the configuration, as its 64 bits: no setting of the session changes its
+/// form.
 const LOADED: &str = "pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.pg_conf_load_time()), 'hex')";
 
-/// What is asked of a setting.
+/// Treatment of a setting in the probe query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
-    /// Its value.
+    /// Reads the value.
     Value,
-    /// The same, and that it stays the connection's own: a reload of the server's files changes it no more. Not for what
-    /// only a superuser may set.
+    /// Reads the value, and fixes it in the connection: a reload of the server's configuration no longer
+    /// changes it. Not possible for settings that only a superuser may set.
     Keep,
 }
 
-/// What is known of a session after a probe.
+/// State of a session after a probe.
 pub(crate) struct Probed {
     pub(crate) settings: Settings,
-    /// When its process has last read the configuration.
+    /// Time when the backend last read the configuration.
     pub(crate) loaded: LoadTime,
     pub(crate) found: Vec<Found>,
 }
 
-/// The question, which also asks for these other settings. Every name in it is qualified: it means the same under any
-/// search_path.
+/// The probe query, which also reads the `others`. All names in it are schema-qualified, so that its meaning
+/// does not depend on search_path.
 pub(crate) fn question<'a>(others: impl Iterator<Item = &'a str>, temporary: Temporary) -> String {
     text(others, temporary, Ask::Value)
 }
@@ -99,7 +105,7 @@ fn text<'a>(others: impl Iterator<Item = &'a str>, temporary: Temporary, ask: As
     )
 }
 
-/// The answer. `None` if the row is not an answer to that question.
+/// Parses the probe's result. `None` if the row is not a result of that query.
 pub(crate) fn answer<'a>(
     row: &[Option<&str>],
     others: impl Iterator<Item = &'a str>,
@@ -128,7 +134,7 @@ pub(crate) fn answer<'a>(
     Some(Probed { settings, loaded: LoadTime::new(loaded), found: all })
 }
 
-/// The elements of an array as PostgreSQL writes it: `{a,"b \"c\"",NULL}`.
+/// Elements of an array as PostgreSQL writes it: `{a,"b \"c\"",NULL}`.
 fn elements(array: &str) -> Option<Vec<Option<String>>> {
     let mut rest = array.strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();
@@ -142,7 +148,7 @@ fn elements(array: &str) -> Option<Vec<Option<String>>> {
     }
 }
 
-/// The first element of a list, and what comes behind it.
+/// The first element of a list, and the rest after it.
 fn element(list: &str) -> Option<(Option<String>, &str)> {
     let Some(quoted) = list.strip_prefix('"') else {
         let (value, after) = list.split_at(list.find(',').unwrap_or(list.len()));
@@ -160,25 +166,27 @@ fn element(list: &str) -> Option<(Option<String>, &str)> {
 }
 
 impl Settings {
-    /// The question to a new standby connection; [`Settings::of_probe`] reads its answer. From then on no reload of the
-    /// standby's own files changes what it has been told, but what only a superuser may set.
+    /// The probe query for a new standby connection; [`Settings::of_probe`] parses its result. After the
+    /// query, a reload of the standby's own configuration changes no mirrored setting of the connection,
+    /// except those that only a superuser may set.
     pub fn probe() -> String {
         text(std::iter::empty(), Temporary::Schema, Ask::Keep)
     }
 
-    /// The settings of a new connection, from the one row that such a question gave, and when its process has read the
-    /// configuration.
+    /// Parses the one row of a probe query: the settings of a new connection, and the time when its backend
+    /// read the configuration.
     pub fn of_probe(row: &[Option<&str>], interner: &mut Interner) -> Option<(Settings, LoadTime)> {
         Settings::of_probe_at_primary(row, &[], interner)
     }
 
-    /// The question to a new connection at the primary, where a reload goes on changing what nobody has set. It asks for what the
-    /// role and the database have made at the log-in, too: the names of these settings in lower case.
+    /// The probe query for a new connection at the primary, where a reload goes on changing settings that no
+    /// client has set. The query also reads the initial settings of the role and the database, given by their
+    /// names in lower case.
     pub fn probe_at_primary(made: &[String]) -> String {
         question(others(made), Temporary::Schema)
     }
 
-    /// What [`Settings::of_probe`] reads, from the answer to that question.
+    /// Parses the result of [`Settings::probe_at_primary`], as [`Settings::of_probe`] does.
     pub fn of_probe_at_primary(
         row: &[Option<&str>],
         made: &[String],
@@ -188,7 +196,7 @@ impl Settings {
     }
 }
 
-/// Those of them that not every session is asked for.
+/// The settings among `made` that are not read from every session.
 fn others(made: &[String]) -> impl Iterator<Item = &str> {
     made.iter().map(String::as_str).filter(|name| MIRRORED.binary_search(name).is_err())
 }

@@ -1,8 +1,9 @@
-//! The settings of a session that a statement's result, or its analysis, may depend on, as interned values: two sessions
-//! with equal settings hold the same one, and comparing or looking up by it costs a number.
+//! Settings of a session on which a statement's result, or its analysis, may depend, as interned values. Two
+//! sessions with equal settings hold the same value, and a comparison or a look-up costs as much as for a
+//! number.
 //!
-//! A standby connection is brought to a session's settings by value, not by what the client once wrote: `SET DateStyle =
-//! 'ISO'` means another thing after `'DMY'`.
+//! A standby connection is brought to a session's settings by value, not by the client's statements: `SET
+//! DateStyle = 'ISO'` has another effect after `'DMY'`.
 
 use crate::SessionStay;
 use crate::utility::Isolation;
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Settings that change how a text is read, what its names mean, or what its constants become: a statement is analysed
-/// under them.
+/// Settings that change how a text is read, what its names mean, or what its constants become. A statement is
+/// analysed under these settings.
 pub const ANALYSED_UNDER: [&str; 15] = [
     "array_nulls",
     "backslash_quote",
@@ -32,8 +33,8 @@ pub const ANALYSED_UNDER: [&str; 15] = [
     "transform_null_equals",
 ];
 
-/// Settings that change a result, its form, or whether there is one: a standby connection must have the session's. The
-/// server is asked for them in this order, which is sorted.
+/// Settings that change a result, its form, or the success of a statement. A standby connection must have the
+/// session's values. The probe query reads them in this order, which is sorted.
 pub const MIRRORED: [&str; 37] = [
     "array_nulls",
     "backslash_quote",
@@ -74,8 +75,9 @@ pub const MIRRORED: [&str; 37] = [
     "xmloption",
 ];
 
-/// Settings on which may depend what a statement writes: whoever executes it again must have the session's. Those of the
-/// planner, of limits and of messages are not among them; one that a statement reads by name is known by its function.
+/// Settings on which the written rows may depend. Every server that executes a statement again must have the
+/// session's values. Settings of the planner, of limits and of messages are not in the list. A setting that a
+/// statement reads by name is known through the function that reads it.
 pub const WRITTEN_UNDER: [&str; 19] = [
     "array_nulls",
     "backslash_quote",
@@ -98,8 +100,8 @@ pub const WRITTEN_UNDER: [&str; 19] = [
     "xmloption",
 ];
 
-/// Settings on which depends what PostgreSQL makes of a statement's text when it parses it, its names apart: it keeps that, whatever
-/// they are when the statement is executed.
+/// Settings under which PostgreSQL parses a statement's text, apart from its names. The parsed form stays,
+/// even if the settings differ at execution.
 pub const PARSED_UNDER: [&str; 9] = [
     "array_nulls",
     "backslash_quote",
@@ -112,14 +114,15 @@ pub const PARSED_UNDER: [&str; 9] = [
     "transform_null_equals",
 ];
 
-/// Who the session is.
+/// Settings that name the session's identity.
 pub(crate) const IDENTITY: [&str; 2] = ["role", "session_authorization"];
 
-/// What a new connection is not told to keep as it is: who it is, and what only a superuser may set.
+/// Settings that a new connection is not asked to fix: its identity, and settings that only a superuser may
+/// set.
 pub(crate) const NOT_KEPT: [&str; 4] =
     ["lc_messages", "role", "session_authorization", "session_replication_role"];
 
-/// Settings that are known but not sent to a standby: there they mean nothing to a read, or would stop it.
+/// Settings that are known but not sent to a standby: they do not affect a read there, or would prevent it.
 const NOT_SENT: [&str; 5] = [
     "default_transaction_deferrable",
     "default_transaction_isolation",
@@ -128,8 +131,8 @@ const NOT_SENT: [&str; 5] = [
     "idle_session_timeout",
 ];
 
-/// Beginnings of the names of settings that concern the log, the statistics, writes and the connection itself: what a
-/// session makes of them stays at the primary, and changes nothing that a read could show.
+/// Prefixes of the names of settings that concern logging, statistics, writes and the connection. The
+/// session's values of these stay at the primary, and do not affect the result of a read.
 const PRIMARYS_OWN: [&str; 21] = [
     "application_name",
     "check_function_bodies",
@@ -154,28 +157,29 @@ const PRIMARYS_OWN: [&str; 21] = [
     "ignore_",
 ];
 
-/// Settings that end with their transaction, however they are set.
+/// Settings that end with their transaction, whichever command sets them.
 const TRANSACTIONS: [&str; 3] = ["transaction_deferrable", "transaction_isolation", "transaction_read_only"];
 
-/// A session that the primary ends when it is idle for less than this reads there: to be woken in time it would have to be
-/// woken all the time.
+/// Shortest idle timeout, of the primary, with which a session's reads are offloaded. With a shorter one the
+/// session at the primary would have to be woken all the time.
 const SHORTEST_IDLE: Duration = Duration::from_secs(1);
 
-/// More settings than this beside the mirrored ones keep a session at the primary.
+/// Maximum number of known settings in addition to the mirrored ones; a session with more stays at the
+/// primary.
 const MAX_OTHERS: usize = 64;
-/// Longer values than this, all together, keep a session at the primary.
+/// Maximum total length of the values, in bytes; a session with more stays at the primary.
 const MAX_VALUES: usize = 8 * 1024;
 
-/// What a setting is to Consort.
+/// Treatment of a setting in Consort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Known and mirrored.
     Mirrored,
-    /// It means nothing to a read, but goes along to another connection at the primary.
+    /// The setting does not affect reads, but goes along to another connection at the primary.
     PrimarysOwn,
-    /// It is the transaction's alone.
+    /// The setting belongs to the transaction alone.
     Transactions,
-    /// `seed`: it makes `random()` a sequence, which lives where it was set.
+    /// `seed`: makes `random()` a sequence, which exists only at the server where the seed was set.
     Seed,
 }
 
@@ -195,7 +199,7 @@ pub(crate) fn kind(name: &str) -> Kind {
 
 /// Known settings with their values, interned. Cheap to clone and compare.
 ///
-/// Invariant: of one interner, equal settings are one value with one identity.
+/// Invariant: within one interner, equal settings are one value with one identity.
 #[derive(Clone, Debug)]
 pub struct Settings(Rc<Known>);
 
@@ -205,20 +209,20 @@ struct Known {
     analysis_id: SettingsId,
     values: Rc<BTreeMap<String, String>>,
     decided: Decided,
-    /// Without those that mean nothing to a read, if there are any.
+    /// The settings without those that do not affect reads, if there are any.
     for_reads: Option<Settings>,
 }
 
-/// What a session may do with these settings: asked before every statement, so it is worked out once.
+/// Routing consequences of these settings, computed once because every statement needs them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decided {
     /// `default_transaction_isolation`; SERIALIZABLE where it is not known.
     pub(crate) isolation: Isolation,
-    /// The primary ends a block that is idle for long.
+    /// True if the primary ends a block that is idle for too long.
     pub(crate) ends_idle_blocks: bool,
-    /// The primary ends the session when it is idle for so long outside a block.
+    /// Time after which the primary ends a session that is idle outside a block.
     pub(crate) idle_limit: Option<Duration>,
-    /// Why no statement may leave, in a block or not.
+    /// Reason why no statement may be offloaded, in a block or not.
     pub(crate) stays: Option<SessionStay>,
 }
 
@@ -245,8 +249,8 @@ impl Decided {
     }
 }
 
-/// A setting of time whose unit is the millisecond, as the server says it or as it is mostly written; `None` if it is
-/// written in another way.
+/// Parses a setting of time whose unit is the millisecond, in the server's form or the usual ones. `None` for
+/// any other form.
 fn milliseconds(value: &str) -> Option<Duration> {
     let value = value.trim();
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
@@ -259,7 +263,7 @@ fn milliseconds(value: &str) -> Option<Duration> {
         "d" => 24 * 60 * 60 * 1000,
         _ => return None,
     };
-    // What begins with a zero may be octal.
+    // A number that begins with a zero may be octal.
     let plain = number == "0" || !number.starts_with('0');
     number.parse::<u64>().ok().filter(|_| plain)?.checked_mul(factor).map(Duration::from_millis)
 }
@@ -273,18 +277,18 @@ impl PartialEq for Settings {
 impl Eq for Settings {}
 
 impl Settings {
-    /// Which they are.
+    /// Identity of the settings.
     pub fn id(&self) -> SettingsId {
         self.0.id
     }
 
-    /// Which they are as far as the analysis of a statement depends on them.
+    /// Identity of the settings that the analysis of a statement depends on.
     pub fn analysis_id(&self) -> SettingsId {
         self.0.analysis_id
     }
 
-    /// The same without what means nothing to a read: sessions that differ in nothing else have these in common, and with them what
-    /// is parsed at a standby connection.
+    /// The settings without those that do not affect reads. Sessions that differ only in those share this
+    /// value, and with it the statements parsed at a standby connection.
     pub fn for_reads(&self) -> &Settings {
         self.0.for_reads.as_ref().unwrap_or(self)
     }
@@ -294,76 +298,81 @@ impl Settings {
         self.0.values.get(name).map(String::as_str)
     }
 
-    /// The server ends the session when it is idle for so long outside a block (`idle_session_timeout`), if it is known how long.
+    /// Time after which the server ends a session that is idle outside a block (`idle_session_timeout`), if
+    /// it is known.
     pub fn idle_limit(&self) -> Option<Duration> {
         self.0.decided.idle_limit
     }
 
-    /// What a session may do with them.
+    /// Routing consequences of these settings.
     pub(crate) fn decided(&self) -> Decided {
         self.0.decided
     }
 
-    /// Every known setting, by name.
+    /// All known settings, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.values.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// What an analysis connection must have, besides the role.
+    /// Settings that an analysis connection must have, in addition to the role.
     pub fn analysis(&self) -> impl Iterator<Item = (&str, &str)> {
         let names = ANALYSED_UNDER.iter().filter(|name| !IDENTITY.contains(name));
         names.filter_map(|name| Some((*name, self.get(name)?)))
     }
 
-    /// What whoever executes a statement again must have, besides the session's user and role ([`WRITTEN_UNDER`]). `None` if
-    /// some of it is not known, or could make one execution differ from another.
+    /// Settings that every server needs that executes a statement again, in addition to the session's user
+    /// and role ([`WRITTEN_UNDER`]). `None` if a value is not known, or could make two executions differ.
     pub fn written_under(&self) -> Option<Vec<(&str, &str)>> {
         let usual = |name, value| self.get(name) == Some(value);
-        // Which rows an index finds is left to chance, or other triggers fire.
+        // With other values, an index scan returns random rows, or other triggers fire.
         if !usual("gin_fuzzy_search_limit", "0") || !usual("session_replication_role", "origin") {
             return None;
         }
         WRITTEN_UNDER.iter().map(|name| Some((*name, self.get(name)?))).collect()
     }
 
-    /// The role whose rights and whose `$user` count: the one that was set, else the one of the session.
+    /// The role whose rights and whose `$user` count: the one set by SET ROLE, else the session's.
     pub fn effective_role(&self) -> Option<&str> {
         self.get("role").filter(|role| *role != "none").or_else(|| self.get("session_authorization"))
     }
 
-    /// Whether names are looked for in the same schemas under both.
+    /// True if names are looked up in the same schemas under both.
     pub fn find_as(&self, other: &Settings) -> bool {
         self.get("search_path") == other.get("search_path") && self.effective_role() == other.effective_role()
     }
 
-    /// Whether PostgreSQL makes the same of a text under both, its names apart ([`PARSED_UNDER`]).
+    /// True if PostgreSQL parses a text in the same way under both, apart from its names ([`PARSED_UNDER`]).
     pub fn read_as(&self, other: &Settings) -> bool {
         self.analysis_id() == other.analysis_id()
             || PARSED_UNDER.iter().all(|name| self.get(name) == other.get(name))
     }
 
-    /// Known settings that not every session has: those of applications (`app.tenant`), of the planner and of extensions.
+    /// Known settings that not every session has: those of applications (`app.tenant`), of the planner and of
+    /// extensions.
     pub(crate) fn others(&self) -> impl Iterator<Item = &str> {
         self.0.values.keys().map(String::as_str).filter(|name| MIRRORED.binary_search(name).is_err())
     }
 
-    /// As many or as long as a standby connection is made to follow, or more.
+    /// True if the settings are too many or too long for a standby connection to follow.
     pub(crate) fn are_too_many(&self) -> bool {
         self.0.values.len() >= MIRRORED.len() + MAX_OTHERS
             || self.0.values.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() >= MAX_VALUES
     }
 
-    /// The statement that brings a standby connection with these settings to the wanted ones: one SELECT whose row nobody
-    /// needs. `None` if there is nothing to do. If it fails, the connection is of no use to that session.
+    /// The statement that brings a standby connection from these settings to the wanted ones: one SELECT,
+    /// whose row is ignored. `None` if the settings are equal. If the statement fails, the connection cannot
+    /// serve that session.
     ///
-    /// `set_config` is evaluated from left to right. The session's identity is changed last, for the others may need the
-    /// rights of the role that logged in; a role that is set is put off first for the same reason.
+    /// PostgreSQL evaluates `set_config` from left to right. The session's identity is changed last, because
+    /// the others may need the rights of the role that logged in. A role that is set is reset first for the
+    /// same reason.
     pub fn to_become(&self, wanted: &Settings) -> Option<String> {
         self.steps_to(wanted, None, |name| !NOT_SENT.contains(&name) && kind(name) == Kind::Mirrored)
     }
 
-    /// The same for a connection at the primary that sessions share, which began with the settings `first`: there every setting means
-    /// something, and what is to be as it began is reset, so that it goes on following reloads.
+    /// The statement that brings a pooled connection at the primary, which began with the settings `first`,
+    /// to the wanted settings. At the primary every setting matters. Settings that are to be as they began
+    /// are reset, so that they go on following reloads.
     pub fn to_become_at_primary(&self, wanted: &Settings, first: Option<&Settings>) -> Option<String> {
         self.steps_to(wanted, first, |_| true)
     }
@@ -408,24 +417,26 @@ fn select_set_config(steps: &[(&str, Option<&str>)]) -> String {
     format!("SELECT {}", steps.iter().map(step).collect::<Vec<String>>().join(", "))
 }
 
-/// Makes equal settings one value. One per thread; all sessions of a thread share it.
+/// Interner of settings: makes equal settings one value. Each thread has one; all sessions of a thread share
+/// it.
 #[derive(Debug)]
 pub struct Interner {
     all: BTreeMap<Rc<BTreeMap<String, String>>, Settings>,
     analysed_under: BTreeMap<Vec<Option<String>>, SettingsId>,
     next: u64,
     max: usize,
-    /// So many were held when it was last looked which are.
+    /// Number of settings held at the last check.
     held: usize,
 }
 
 impl Interner {
-    /// An empty one that keeps at most `max` settings that no session holds, or as many as sessions hold.
+    /// Creates an empty interner that keeps at most `max` settings that no session holds, or as many as
+    /// sessions hold.
     pub fn new(max: usize) -> Interner {
         Interner { all: BTreeMap::new(), analysed_under: BTreeMap::new(), next: 1, max, held: 0 }
     }
 
-    /// These settings.
+    /// The interned value of these settings.
     pub fn intern(&mut self, values: BTreeMap<String, String>) -> Settings {
         if let Some(settings) = self.all.get(&values) {
             return settings.clone();
@@ -455,7 +466,7 @@ impl Interner {
         settings
     }
 
-    /// These settings with one changed, or taken away.
+    /// These settings with one of them changed, or removed.
     pub fn with(&mut self, settings: &Settings, name: &str, value: Option<&str>) -> Settings {
         if settings.get(name) == value {
             return settings.clone();
@@ -468,7 +479,7 @@ impl Interner {
         self.intern(values)
     }
 
-    /// Without those that mean nothing to a read, if there are any.
+    /// The settings without those that do not affect reads, if there are any.
     fn for_reads(&mut self, values: &BTreeMap<String, String>) -> Option<Settings> {
         let is_for_reads = |name: &String| kind(name) != Kind::PrimarysOwn;
         if values.keys().all(is_for_reads) {
@@ -479,12 +490,12 @@ impl Interner {
         Some(self.intern(others))
     }
 
-    /// How many it keeps.
+    /// Number of settings that the interner keeps.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether it keeps none.
+    /// True if the interner keeps none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -494,8 +505,8 @@ impl Interner {
         SettingsId::new(self.next - 1)
     }
 
-    /// Forgets what nobody holds, once there are many. A number is never given twice, so what was cached under a forgotten
-    /// one is never found again.
+    /// Forgets settings that no session holds, once there are many. No identity is ever reused, so an entry
+    /// cached under a forgotten one is never found again.
     fn tidy(&mut self) {
         if self.all.len() < self.max.max(2 * self.held) {
             return;

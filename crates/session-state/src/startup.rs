@@ -1,21 +1,22 @@
-//! A client's start-up packet: what the primary gets of it, and what is Consort's own.
+//! A client's start-up packet, split into parameters for the primary and Consort's own settings.
 
 use crate::consort_settings::{Own, SettingError};
 
-/// What a start-up packet asked for.
+/// Parameters of a start-up packet.
 ///
-/// Invariant: nothing in `forward` names a `consort.` setting.
+/// Invariant: no name in `forward` is a `consort.` setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
     /// The parameters for the primary.
     pub forward: Vec<(String, String)>,
-    /// Consort's own settings, as they hold when nothing else was said.
+    /// Consort's own settings, as they hold until the client sets others.
     pub(crate) own: Own,
 }
 
 impl Startup {
-    /// Reads the parameters of a start-up packet. `defaults` hold where it says nothing. Settings may stand as parameters
-    /// of their own or in `options` (`-c name=value`, `--name=value`, blanks and backslashes escaped by a backslash).
+    /// Parses the parameters of a start-up packet. `defaults` hold for settings that it does not mention.
+    /// Settings may be parameters of their own, or stand in `options` (`-c name=value`, `--name=value`,
+    /// blanks and backslashes escaped by a backslash).
     pub fn of<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         defaults: Own,
@@ -37,14 +38,14 @@ impl Startup {
         Ok(startup)
     }
 
-    /// Whether it may set what only an application can mean (`app.user`).
+    /// True if the packet may set application settings (`app.user`).
     pub(crate) fn sets_for_applications(&self) -> bool {
         self.forward
             .iter()
             .any(|(name, value)| name.contains('.') || name == "options" && value.contains('.'))
     }
 
-    /// Takes Consort's settings out of `options`; what is left, unchanged but for blanks.
+    /// Takes Consort's settings out of `options`. Returns the rest, unchanged except for blanks.
     fn options(&mut self, options: &str, defaults: &Own) -> Result<String, SettingError> {
         let words = words(options);
         let mut left: Vec<&str> = Vec::new();
@@ -57,7 +58,7 @@ impl Startup {
                 (None, None) => (1, None),
             };
             let assignment = setting.and_then(|setting| setting.split_once('='));
-            // The server takes a dash in a name for an underscore.
+            // PostgreSQL accepts a dash for an underscore in these names.
             let own = assignment.map(|(name, value)| (name.to_ascii_lowercase().replace('-', "_"), value));
             match own.filter(|(name, _)| name.starts_with("consort.")) {
                 Some((name, value)) => self.own.set(&name, Some(value), defaults)?,
@@ -72,7 +73,7 @@ impl Startup {
     }
 }
 
-/// The words of `options`, each as written and as meant (`pg_split_opts` in `postinit.c`).
+/// The words of `options`, each in its written and its unescaped form (`pg_split_opts` in `postinit.c`).
 fn words(options: &str) -> Vec<(&str, String)> {
     let mut words = Vec::new();
     let mut chars = options.char_indices().peekable();

@@ -27,10 +27,10 @@ use statement_analysis::shape::Strings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A setting longer than this is not followed.
+/// Longest value of a setting, in bytes, that Consort follows.
 const MAX_SETTING: usize = 2 * 1024;
 
-/// What Consort answers to a statement about its own settings.
+/// Consort's answer to a statement about its own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// CommandComplete with this tag.
@@ -39,9 +39,9 @@ pub enum Answer {
     TagWithWarning(&'static str, &'static str),
     /// One row with one column of text.
     Row {
-        /// The column's name.
+        /// Name of the column.
         column: String,
-        /// Its value.
+        /// Value in the row.
         value: String,
     },
 }
@@ -51,13 +51,13 @@ pub enum Answer {
 struct Probing {
     /// A probe may find the session clean.
     due: bool,
-    /// A command has run since the last probe that may have ended what the session has at its process.
+    /// Since the last probe, a command has run that may have removed state from the session's backend.
     may_have_ended: bool,
-    /// It has had a temporary object once, so that a probe must look closer.
+    /// The session has had a temporary object once, so that a probe must look closer.
     had_temporary: bool,
 }
 
-/// One client's session.
+/// State of one client's session.
 ///
 /// Invariant: dirt ends only by a probe or DISCARD ALL, and never by a rollback.
 #[derive(Clone, Debug)]
@@ -66,22 +66,22 @@ pub struct SessionState {
     transaction: Transaction,
     dirt: DirtSet,
     probing: Probing,
-    /// `random()` may be a sequence that lives at the primary.
+    /// `random()` may be a sequence that exists only at the primary.
     seeded: bool,
-    /// It has had settings of an application, which are empty and not absent when they are taken back.
+    /// The session has had application settings, which are empty and not absent after a rollback or a reset.
     application_settings: bool,
     beginning: Beginning,
     reports: Reports,
-    /// More or longer settings than are followed.
+    /// The session has more or longer settings than Consort follows.
     overflown: bool,
     /// See [`SessionState::name_changes`].
     name_changes: u64,
-    /// Settings of applications that the next probe asks for, too: the client has named them.
+    /// Application settings that the next probe also reads, because the client has named them.
     named: Named,
 }
 
 impl SessionState {
-    /// A session that has just logged in. It is dirty until a probe has made it known.
+    /// Creates the state of a session that has just logged in. The session is dirty until its first probe.
     pub fn new(startup: &Startup, interner: &mut Interner) -> SessionState {
         SessionState {
             defaults: startup.own.clone(),
@@ -98,10 +98,10 @@ impl SessionState {
         }
     }
 
-    // What the node asks.
+    // Queries of the node.
 
-    /// Whether the session's next statement may leave the primary, as far as the session goes. To be asked only while the
-    /// server is ready: between ReadyForQuery and the next byte that goes to the primary.
+    /// Checks that the session's next statement may be offloaded, as far as the session decides. Valid only
+    /// while the server is ready: between ReadyForQuery and the next byte sent to the primary.
     pub fn may_leave(&self) -> Result<(), SessionStay> {
         self.known()?;
         let isolation = match self.transaction.status {
@@ -112,22 +112,24 @@ impl SessionState {
         if isolation.is_read_committed() { Ok(()) } else { Err(SessionStay::Isolation) }
     }
 
-    /// A session that begins as this one did, with settings of Consort's own that may be others. This one has been found
-    /// clean, and nothing else has happened to it.
+    /// Creates the state of a session that begins as this one did, with its own values of Consort's settings.
+    /// This session must have been found clean, with no other event since.
     pub fn another(&self, startup: &Startup) -> SessionState {
         let transaction = self.transaction.with_own(startup.own.clone());
         SessionState { defaults: startup.own.clone(), transaction, ..self.clone() }
     }
 
-    /// It begins as if its first act had been to set this: nothing has happened to it but that it was looked at.
+    /// Sets a setting as if by the session's first statement. Nothing but a probe may have happened to the
+    /// session before.
     pub fn begins_with(&mut self, name: &str, value: &str, interner: &mut Interner) {
         self.beginning.any_set = true;
         self.set(name, Some(value), interner);
         self.transaction.keep_settings();
     }
 
-    /// Whether the session may go on at another connection of the same role and the same beginnings, once that is brought to
-    /// its settings: nothing of it lives in its process. To be asked while the server is ready, outside a block.
+    /// Checks that the session may go on at another connection of the same role and the same initial
+    /// settings, once that connection has the session's settings. No state of it may live in its backend.
+    /// Valid only while the server is ready, outside a block.
     pub fn may_move(&self) -> Result<(), SessionStay> {
         if self.transaction.status == BlockStatus::Idle {
             self.known()
@@ -136,12 +138,13 @@ impl SessionState {
         }
     }
 
-    /// The settings that the session has changed, as the server names them: code may have changed others than a probe asks for.
+    /// Records the settings that the session has changed, as the server names them. Code may have changed
+    /// others than a probe reads.
     pub fn changed(&mut self, settings: &[(&str, &str)], interner: &mut Interner) {
         self.came_with_a_reload(settings, interner);
         let mut known = self.transaction.now.settings.clone();
         for (name, value) in settings {
-            // Names are the same whatever their case; the server says some as DateStyle.
+            // Names ignore case; the server reports some as DateStyle.
             let name = name.to_ascii_lowercase();
             if known.get(&name).is_none() {
                 known = interner.with(&known, &name, Some(value));
@@ -152,53 +155,56 @@ impl SessionState {
         self.transaction.committed.settings = known;
     }
 
-    /// Whether the server understands a statement as the analysis does: by the same settings. If not, a name may stand for
-    /// another table, and what the statement writes is not known either.
+    /// True if the server understands a statement as the analysis does: under the same settings. If not, a
+    /// name may stand for another table, and the write set of the statement is not known either.
     pub fn knows_settings(&self) -> bool {
         self.knows_settings_if_judged() && !self.dirt.has(Dirt::Unjudged)
     }
 
-    /// The same, if nothing that ran before its tree was known changed the session.
+    /// As [`SessionState::knows_settings`], on condition that no statement that ran before its tree was known
+    /// changed the session.
     fn knows_settings_if_judged(&self) -> bool {
         let unknown =
             [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Setting, Dirt::Reload, Dirt::Library];
         !self.overflown && unknown.iter().all(|dirt| !self.dirt.has(*dirt))
     }
 
-    /// Which settings the session has, if they are known.
+    /// Identity of the session's settings, if they are known.
     pub fn known_settings(&self) -> Option<SettingsId> {
         self.knows_settings().then(|| self.transaction.now.settings.id())
     }
 
-    /// Besides: no temporary object stands before a table of the same name, and no setting holds for this block alone.
+    /// True if [`SessionState::knows_settings`], no temporary object hides a table of the same name, and no
+    /// setting holds for this block alone.
     pub fn knows_names(&self) -> bool {
         self.knows_names_if_judged() && self.knows_settings()
     }
 
-    /// The same, if nothing that ran before its tree was known changed the session.
+    /// As [`SessionState::knows_names`], on condition that no statement that ran before its tree was known
+    /// changed the session.
     pub fn knows_names_if_judged(&self) -> bool {
         self.knows_settings_if_judged() && !self.may_hide() && !self.transaction.block.set_local
     }
 
-    /// Whether a name may stand for something that hides what the analysis took it for: a temporary view, or one that a
-    /// search_path of this block alone finds first. Reading it may call what writes.
+    /// True if a name may stand for an object that hides the analysed one: a temporary view, or an object
+    /// that a search_path of this block alone finds first. Reading it may call a function that writes.
     pub fn may_hide(&self) -> bool {
         self.dirt.has(Dirt::Temporary) || self.transaction.block.names_set_local
     }
 
-    /// How often the session itself may have changed what names stand for: by DDL, by the end of a block that takes some back, and by
-    /// temporary objects, whoever has made or dropped them.
+    /// Number of times that the session itself may have changed the meaning of names: by DDL, by the end of a
+    /// block that takes DDL back, and by temporary objects, created or dropped by any command.
     pub fn name_changes(&self) -> u64 {
         self.name_changes
     }
 
-    /// Whether the block has changed the catalog: what is known of statements is not known of it.
+    /// True if the block has changed the catalog: cached analyses do not hold in it.
     pub fn block_has_ddl(&self) -> bool {
         self.transaction.block.ddl
     }
 
-    /// Whether the block is a declared REPEATABLE READ READ ONLY one that may run at a standby as a whole; or one that counts
-    /// as such.
+    /// True if the block is declared REPEATABLE READ READ ONLY, or counts as such, and may run at a standby
+    /// as a whole.
     pub fn read_only_snapshot(&self) -> bool {
         let own = &self.transaction.now.own;
         let one_snapshot = |isolation: Isolation| {
@@ -212,22 +218,22 @@ impl SessionState {
             && self.known().is_ok()
     }
 
-    /// Whether the block that stands is declared to read only.
+    /// True if the current block is declared READ ONLY.
     pub fn block_reads_only(&self) -> bool {
         self.transaction.status == BlockStatus::Open && self.transaction.now.modes.read_only == Some(true)
     }
 
-    /// Whether declared REPEATABLE READ READ ONLY transactions may run at a standby.
+    /// True if declared REPEATABLE READ READ ONLY transactions may run at a standby.
     pub fn wants_snapshots(&self) -> bool {
         self.transaction.now.own.read_only_snapshots
     }
 
-    /// Everything but the isolation.
+    /// Checks all conditions of offload except the isolation.
     fn known(&self) -> Result<(), SessionStay> {
         self.known_but_for(self.dirt())
     }
 
-    /// The same with this as the dirtiest thing about it.
+    /// Checks the same, with `dirt` as the first dirt of the session.
     fn known_but_for(&self, dirt: Option<Dirt>) -> Result<(), SessionStay> {
         let in_block = self.transaction.status == BlockStatus::Open;
         let decided = self.transaction.now.settings.decided();
@@ -244,70 +250,74 @@ impl SessionState {
         stays.into_iter().find(|(stays, _)| *stays).map_or(Ok(()), |(_, why)| Err(why))
     }
 
-    /// The primary ends the session when it is idle for so long outside a block.
+    /// Time after which the primary ends the session when it is idle outside a block.
     pub fn idle_limit(&self) -> Option<Duration> {
         self.transaction.now.settings.idle_limit()
     }
 
-    /// Where the session is.
+    /// Transaction status of the session.
     pub fn block(&self) -> BlockStatus {
         self.transaction.status
     }
 
-    /// The isolation of the current transaction, or of the next one outside a block. SERIALIZABLE where it is not known.
+    /// Isolation of the current transaction, or of the next one outside a block. SERIALIZABLE where it is not
+    /// known.
     pub fn isolation(&self) -> Isolation {
         self.transaction.now.modes.isolation.unwrap_or_else(|| self.transaction.default_isolation())
     }
 
-    /// How fresh reads must be now.
+    /// Required freshness of reads now.
     pub fn consistency(&self) -> Consistency {
         self.transaction.now.own.consistency
     }
 
-    /// The tables that the next transaction, or this one, will read, and those that it will write.
+    /// Tables that the current or next transaction will read, and those that it will write.
     pub fn declared(&self) -> (&Declared, &Declared) {
         (&self.transaction.now.own.tables_read, &self.transaction.now.own.tables_written)
     }
 
-    /// The known settings now.
+    /// Known settings now.
     pub fn settings(&self) -> &Settings {
         &self.transaction.now.settings
     }
 
-    /// How plain string literals are read now.
+    /// Rule for plain string literals now.
     pub fn strings(&self) -> Strings {
         self.reports.strings()
     }
 
-    /// Whether this text means the same here as at the server, byte by byte: both sides speak UTF-8, or it is ASCII.
+    /// True if this text means the same here as at the server, byte by byte: both sides use UTF-8, or it is
+    /// ASCII.
     pub fn text_is_plain(&self, text: &[u8]) -> bool {
         self.reports.are_utf8() || text.is_ascii()
     }
 
-    /// Whether `random()` may be a sequence that was begun at the primary.
+    /// True if `random()` may be a sequence that was begun at the primary.
     pub fn is_seeded(&self) -> bool {
         self.seeded || self.dirt.has(Dirt::Unjudged)
     }
 
-    /// Whether it may have, or have had, settings of an application (`app.user`): those that it has set, and those that nobody can
-    /// ask for, because it began with them or code that ran has set them.
+    /// True if the session may have, or have had, application settings (`app.user`): settings that it has
+    /// set, and settings that no probe can read. The latter come with the session's start, or from code that
+    /// ran.
     pub fn may_have_application_settings(&self) -> bool {
         self.application_settings || self.dirt.has(Dirt::Unjudged)
     }
 
-    /// The dirtiest thing about it.
+    /// The most severe dirt of the session.
     pub fn dirt(&self) -> Option<Dirt> {
         self.dirt.first()
     }
 
-    // What the node says.
+    // Reports of the node.
 
-    /// A ParameterStatus came.
+    /// Records a ParameterStatus.
     pub fn reported(&mut self, name: &str, value: &str) {
         self.reports.hear(name, value);
     }
 
-    /// Something is about to run that may do this to the session. To be said before its first byte is sent.
+    /// Records that a statement is about to run that may cause this dirt. Must be called before its first
+    /// byte is sent.
     pub fn dirtied(&mut self, dirt: Dirt) {
         self.dirt.add(dirt);
         self.probing.due = true;
@@ -318,17 +328,19 @@ impl SessionState {
             matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
     }
 
-    /// It listens, or did when that was last known.
+    /// True if the session listens, or did when last known.
     pub fn listens(&self) -> bool {
         self.dirt.has(Dirt::Listen)
     }
 
-    /// Its process listens to nothing for it any more: what it hears it hears elsewhere, or it has ended that.
+    /// Records that the session's backend no longer listens for it: Consort listens elsewhere, or the session
+    /// has ended it.
     pub fn hears_elsewhere(&mut self) {
         self.dirt.remove(Dirt::Listen);
     }
 
-    /// All that ran before its tree was known has been judged: it changed nothing, or did this.
+    /// Records that all statements that ran before their trees were known are analysed: they changed nothing,
+    /// or caused this dirt.
     pub fn judged(&mut self, dirt: Option<Dirt>) {
         self.application_settings |= matches!(dirt, Some(Dirt::Function | Dirt::Unknown));
         if !self.dirt.has(Dirt::Unjudged) {
@@ -340,7 +352,7 @@ impl SessionState {
         }
     }
 
-    /// The CommandComplete of this statement came.
+    /// Records the CommandComplete of this statement.
     pub fn completed(&mut self, utility: &Utility, interner: &mut Interner) {
         if let Some(dirt) = utility.dirties() {
             self.dirtied(dirt);
@@ -377,7 +389,7 @@ impl SessionState {
         }
     }
 
-    /// An ErrorResponse came instead. Code may have committed before it failed, so dirt stays.
+    /// Records an ErrorResponse to this statement. Code may have committed before the error, so dirt stays.
     pub fn failed(&mut self, utility: &Utility) {
         if let Some(dirt) = utility.dirties() {
             self.dirtied(dirt);
@@ -385,17 +397,17 @@ impl SessionState {
         self.statement_failed();
     }
 
-    /// An ErrorResponse came to a statement that has a query tree.
+    /// Records an ErrorResponse to a statement that has a query tree.
     pub fn statement_failed(&mut self) {
         self.transaction.failed = true;
     }
 
-    /// A ReadyForQuery came, with this status: `I`, `T` or `E`.
+    /// Records a ReadyForQuery with this status: `I`, `T` or `E`.
     pub fn ready(&mut self, status: u8, interner: &mut Interner) {
         match status {
             b'I' => {
                 if self.transaction.status != BlockStatus::Idle && !self.transaction.failed {
-                    // The block's end was not seen: nobody knows whether its settings were kept.
+                    // The end of the block was not seen: its settings may have been kept or not.
                     self.dirtied(Dirt::Unknown);
                 }
                 self.end(!self.transaction.failed, false);
@@ -411,7 +423,7 @@ impl SessionState {
         self.transaction.block.puts_back = false;
     }
 
-    /// What the server reports is true, however it came to be.
+    /// Applies the server's reports, which are true whatever has caused them.
     fn believe_reports(&mut self, interner: &mut Interner) {
         if !std::mem::take(&mut self.reports.moved) {
             return;
@@ -484,11 +496,12 @@ impl SessionState {
         self.transaction.now.settings = interner.with(&self.transaction.now.settings, name, value);
     }
 
-    /// Back to what the session began with.
+    /// Resets a setting to its initial value.
     fn reset(&mut self, name: &str, first: &Settings, interner: &mut Interner) {
         self.set(name, first.get(name), interner);
         if name == "session_authorization" {
-            // The role goes back with it: to its own default, or to none on servers without the mend of CVE-2024-10978.
+            // The role is reset too: to its own default, or to none on servers without the fix of
+            // CVE-2024-10978.
             self.set("role", first.get("role"), interner);
             if first.get("role") != Some("none") {
                 self.dirtied(Dirt::Setting);
@@ -516,7 +529,7 @@ impl SessionState {
         self.transaction.now.own = self.defaults.clone();
         self.transaction.now.own_after = self.transaction.now.own_after.take().map(|_| self.defaults.clone());
         match self.resets_to() {
-            // The role stays: it is not reset by RESET ALL. A probe tells what it is.
+            // The role stays: RESET ALL does not reset it. A probe reads it.
             Some(first)
                 if first.get("role") == self.transaction.now.settings.get("role")
                     && first.get("session_authorization")
@@ -539,38 +552,41 @@ impl SessionState {
         match first {
             Some(first) => self.transaction.now.settings = first,
             None => {
-                // As at the beginning: the next probe tells what that is.
+                // State as at the beginning: the next probe reads it.
                 self.dirt.add(Dirt::Fresh);
                 self.beginning.any_set = false;
             }
         }
         self.probing.due = !self.dirt.is_empty();
-        // It is committed by itself, whatever becomes of the statements behind it before the Sync.
+        // DISCARD ALL commits at once, whatever becomes of the statements after it before the Sync.
         self.transaction.committed = self.transaction.now.clone();
     }
 
     // Probes.
 
-    /// Whether a probe may find the session clean, once it is idle outside a block.
+    /// True if a probe may find the session clean, once the session is idle outside a block.
     pub fn may_be_clean(&self) -> bool {
         self.probing.due && !self.dirt.without(&[Dirt::Library]).is_empty()
     }
 
-    /// Temporary objects keep it where it is, and no command has run that drops any. Code may have dropped them; nobody is
-    /// wronged who learns that a moment later.
+    /// True if temporary objects pin the session, and no command has run since that drops any. Code may have
+    /// dropped them: noticing that a moment later does no harm.
     pub fn has_temporary_still(&self) -> bool {
         self.dirt.has(Dirt::Temporary) && !self.probing.may_have_ended
     }
 
-    /// The question that may prove the session clean, if it is worth asking: something has happened since the last one, and
-    /// the session is idle outside a block. Its answer is one row.
+    /// The probe query that may prove the session clean. `None` unless it is worth its cost: an event has
+    /// happened since the last probe, and the session is idle outside a block. Its result is one row.
     pub fn probe(&self) -> Option<String> {
         let due = self.may_be_clean() && self.transaction.status == BlockStatus::Idle;
         let temporary = if self.probing.had_temporary { Temporary::Objects } else { Temporary::Schema };
         due.then(|| probe::question(self.asked(), temporary))
     }
 
-    /// The probe's answer. What is still wrong, if anything is.
+    /// Records the result of a probe.
+    ///
+    /// # Errors
+    /// The dirt that remains, if any does.
     pub fn probed(&mut self, row: &[Option<&str>], interner: &mut Interner) -> Result<(), Dirt> {
         (self.probing.due, self.probing.may_have_ended) = (false, false);
         let Some(Probed { settings, loaded, found }) = probe::answer(row, self.asked(), interner) else {
@@ -582,7 +598,7 @@ impl SessionState {
             (self.beginning.settings, self.beginning.resets) = (Some(settings.clone()), true);
         }
         self.overflown |= settings.are_too_many();
-        // The answer is newer than every report; one that came with it may not have been told yet.
+        // The probe's result is newer than every report; a report that came with it may not be recorded yet.
         for (name, value) in &mut self.reports.values {
             if let Some(found) = settings.get(name) {
                 found.clone_into(value);
@@ -602,7 +618,7 @@ impl SessionState {
                 Found::Listening => Dirt::Listen,
                 Found::AdvisoryLock => Dirt::AdvisoryLock,
             });
-            // There is a temporary schema: the next probe looks whether anything is in it.
+            // A temporary schema exists: the next probe checks for objects in it.
             self.probing.due |= found == Found::Temporary && !self.probing.had_temporary;
             self.probing.had_temporary |= found == Found::Temporary;
         }
@@ -611,8 +627,8 @@ impl SessionState {
         self.dirt().map_or(Ok(()), Err)
     }
 
-    /// No probe, or none that could be read: what is known stays as it is, and it is not asked again until something
-    /// happens.
+    /// Records that a probe failed, or that its result was malformed. The state stays as it is, and no probe
+    /// is due before the next event.
     pub fn probe_failed(&mut self) {
         self.probing.due = false;
     }
@@ -636,7 +652,7 @@ impl SessionState {
             Utility::Set(assignment) => self.transaction.set_own(assignment, &self.defaults),
             _ => Err(SettingError {
                 sqlstate: "XX000",
-                message: "this is not a setting of Consort's own".to_owned(),
+                message: "not a setting of Consort".to_owned(),
                 hint: None,
             }),
         }

@@ -2,14 +2,14 @@
 
 use crate::dirt::Dirt;
 
-/// Why a session's next statement stays at the primary, whatever it is.
+/// Reason why a session's next statement stays at the primary, whatever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SessionStay {
-    /// Something happened that nobody can follow.
+    /// An event happened that Consort cannot follow.
     Dirty(Dirt),
     /// The block has failed: there is only one answer, and the primary gives it.
     FailedBlock,
-    /// How the block began is not known.
+    /// The modes with which the block began are not known.
     UnknownBlock,
     /// SET LOCAL holds in the block.
     SetLocal,
@@ -29,12 +29,12 @@ pub enum SessionStay {
     ExitOnError,
     /// `restrict_nonsystem_relation_kind` is set.
     RelationKinds,
-    /// It has more settings than a standby connection is made to follow.
+    /// The session has more settings than a standby connection follows.
     TooManySettings,
 }
 
 impl SessionStay {
-    /// Every reason but [`SessionStay::Dirty`].
+    /// All reasons except [`SessionStay::Dirty`].
     const OTHERS: [SessionStay; 12] = [
         SessionStay::FailedBlock,
         SessionStay::UnknownBlock,
@@ -50,12 +50,12 @@ impl SessionStay {
         SessionStay::TooManySettings,
     ];
 
-    /// Every reason.
+    /// All reasons.
     pub fn all() -> impl Iterator<Item = SessionStay> {
         Dirt::ALL.into_iter().map(SessionStay::Dirty).chain(SessionStay::OTHERS)
     }
 
-    /// Its name in metrics and explanations.
+    /// Name of the reason in metrics and explanations.
     pub fn name(self) -> &'static str {
         match self {
             SessionStay::Dirty(dirt) => dirt.name(),

@@ -1,4 +1,4 @@
-//! Settings as values, and the corners of the state that no story tells.
+//! Settings as values, and corner cases of the state that no story covers.
 
 use super::*;
 use crate::utility::{Assignment, NewValue, Utility};
@@ -19,12 +19,12 @@ fn set(name: &str, value: &str) -> Utility {
     Utility::Set(Assignment { name: name.into(), value: NewValue::To(value.into()), local: false })
 }
 
-/// A probe's answer in which nothing is found, and every setting has this value.
+/// The result of a probe that finds nothing, with this value for every setting.
 fn answer(value: &str) -> String {
     answer_of(value, LoadTime::new(7))
 }
 
-/// The same of a process that has read the configuration then.
+/// The result of a probe, as [`answer`], from a backend that has read the configuration at `loaded`.
 fn answer_of(value: &str, loaded: LoadTime) -> String {
     let loaded = format!("{:016x}", loaded.get());
     let found = ["false"; 4].into_iter().chain([loaded.as_str()]);
@@ -47,12 +47,12 @@ fn settings_of_applications_that_nobody_can_ask_for() {
     for asked in [("options", "-c app.actor=a"), ("app.actor", "a")] {
         assert!(begun(&[("user", "app"), asked], &mut interner).may_have_application_settings(), "{asked:?}");
     }
-    // Its role or its database begins with one.
+    // The role or the database has an initial application setting.
     let of_the_role = answer("x").replacen("false,false,false,false", "false,false,false,true", 1);
     let mut other = begun(&plain, &mut interner);
     other.probed(&[Some(&of_the_role)], &mut interner).unwrap();
     assert!(other.may_have_application_settings() && other.may_leave() == session.may_leave());
-    // It has set one, and taken it back: it is empty now, and not absent.
+    // The session has set one, and rolled it back: it is empty now, and not absent.
     let mut other = begun(&plain, &mut interner);
     other.completed(&set("app.actor", "a"), &mut interner);
     other.completed(&Utility::ResetAll, &mut interner);
@@ -85,7 +85,7 @@ fn equal_settings_are_one_value() {
     assert_eq!(a.analysis().collect::<Vec<_>>(), [("search_path", "a")]);
 }
 
-/// Nothing is parsed twice at a standby for clients that differ in their names alone.
+/// A standby parses no statement twice for clients that differ only in their names.
 #[test]
 fn names_of_clients_make_no_difference_to_reads() {
     let mut interner = Interner::new(100);
@@ -111,7 +111,7 @@ fn what_a_session_begins_with_is_a_setting_of_its_own() {
         first.to_become_at_primary(&named, Some(&first)).unwrap(),
         "SELECT pg_catalog.set_config('application_name', 'till', false)"
     );
-    // A rollback leaves it as it was.
+    // A rollback leaves the setting as it was.
     session.completed(&set("application_name", "else"), &mut interner);
     session.statement_failed();
     session.ready(b'I', &mut interner);
@@ -304,7 +304,7 @@ fn a_strange_answer_proves_nothing() {
     assert!(session.probe().is_some());
 }
 
-/// What was asked of a process counts until there was a reload that it had not heeded by then.
+/// The probe of a backend counts until a reload that the backend had not applied by then.
 #[test]
 fn settings_from_before_a_reload_are_not_known() {
     let mut interner = Interner::new(100);
@@ -318,14 +318,14 @@ fn settings_from_before_a_reload_are_not_known() {
     session.reloaded(reload);
     assert_eq!(session.may_leave(), Err(SessionStay::Dirty(Dirt::Reload)));
     assert!(!session.knows_settings() && session.known_settings().is_none());
-    // It has not heeded it yet.
+    // The backend has not applied the reload yet.
     session.probed(&[Some(&answer_of("x", before))], &mut interner).unwrap();
     session.reloaded(reload);
     assert!(!session.knows_settings() && session.probe().is_some());
     session.probed(&[Some(&answer_of("y", after))], &mut interner).unwrap();
     session.reloaded(reload);
     assert!(session.knows_settings());
-    // What it goes back to is what the last probe found, for nothing was set so far.
+    // RESET restores the values of the last probe, because the session has set nothing so far.
     session.completed(&set("timezone", "z"), &mut interner);
     session.ready(b'I', &mut interner);
     session.completed(&Utility::Discard(crate::utility::Discard::All), &mut interner);
@@ -335,12 +335,13 @@ fn settings_from_before_a_reload_are_not_known() {
     assert!(!session.knows_settings(), "what the server goes back to is another now");
 }
 
-/// Behind a reload it goes on at a connection that began later: with what it has set itself, and all else as that one has it.
+/// After a reload, a session goes on at a connection that began later: with the settings that it has set, and
+/// all others as in that connection.
 #[test]
 fn what_a_session_has_set_itself_it_takes_along_behind_a_reload() {
     let mut interner = Interner::new(100);
     let mut session = session(&mut interner);
-    // As a server has them that keeps no session at home for its settings.
+    // Settings as in servers that keep no session attached because of them.
     let of = |name: &'static str, value: &'static str| match name {
         "session_replication_role" => (name, "origin"),
         "exit_on_error" => (name, "off"),
@@ -361,7 +362,7 @@ fn what_a_session_has_set_itself_it_takes_along_behind_a_reload() {
     session.completed(&set("timezone", "z"), &mut interner);
     session.ready(b'I', &mut interner);
     assert!(!session.may_begin_anew(), "nothing was loaded");
-    // Code has run in a process that has not heeded the reload when it is asked.
+    // Code has run in a backend that has not applied the reload at its next probe.
     session.reloaded(LoadTime::new(8));
     session.dirtied(Dirt::Function);
     session.probed(&[Some(&asked)], &mut interner).unwrap();
@@ -375,21 +376,22 @@ fn what_a_session_has_set_itself_it_takes_along_behind_a_reload() {
         let found = ["timezone", "search_path"].map(|name| anew.settings().get(name));
         assert_eq!(found, [Some("z"), Some(value)]);
         assert!(!anew.knows_settings(), "nobody has looked there yet");
-        // Before somebody has, it is loaded once more.
+        // The configuration is reloaded again before the session's backend has applied the first reload.
         anew.reloaded(LoadTime::new(9));
         assert!(anew.may_begin_anew());
     }
-    // A setting that nobody can take along.
+    // A setting too long to take along.
     let mut long = session.clone();
     long.completed(&set("search_path", &"x".repeat(10_000)), &mut interner);
     long.ready(b'I', &mut interner);
     assert!(!long.may_begin_anew());
-    // What it holds keeps it, too.
+    // State in the backend keeps the session at its connection, too.
     session.dirtied(Dirt::Temporary);
     assert!(!session.may_begin_anew());
 }
 
-/// A process may heed a reload before anybody knows of it: what came with it is not what the session has set.
+/// A backend may apply a reload before Consort knows of it: changes by the reload do not count as set by the
+/// session.
 #[test]
 fn what_came_with_a_reload_is_left_behind() {
     let mut interner = Interner::new(100);
@@ -410,11 +412,11 @@ fn what_came_with_a_reload_is_left_behind() {
     let both = [("timezone", "z"), ("search_path", "y"), ("bytea_output", "y")];
     session.probed(&[Some(&found(8, &both))], &mut interner).unwrap();
     assert!(session.is_to_be_told_apart());
-    // One of an application, which no view lists.
+    // An application setting, which no view lists.
     session.completed(&set("app.tenant", "7"), &mut interner);
     session.ready(b'I', &mut interner);
     session.changed(&[("TimeZone", "z"), ("bytea_output", "y")], &mut interner);
-    // Nobody knows what RESET makes of it there.
+    // The effect of RESET there is unknown.
     let mut reset = session.clone();
     reset.completed(&Utility::ResetAll, &mut interner);
     assert!(!reset.knows_settings());
@@ -428,8 +430,8 @@ fn what_came_with_a_reload_is_left_behind() {
     assert!(!session.goes_on_at(&settings(&mut interner, &[]), LoadTime::new(9), &mut interner), "none came");
 }
 
-/// Connections that were opened at one time have read the configuration at several: what differs from one to the other the session
-/// has not set.
+/// Connections opened at the same time have read the configuration at different times: their differences were
+/// not set by the session.
 #[test]
 fn a_connection_that_read_the_configuration_at_another_time_is_followed() {
     let mut interner = Interner::new(100);
@@ -443,7 +445,8 @@ fn a_connection_that_read_the_configuration_at_another_time_is_followed() {
     }
 }
 
-/// Where a connection of its role has begun with something else, the session is given what it has: that is not what RESET makes.
+/// A session receives its own settings at a connection of its role that began with others: RESET does not
+/// restore those.
 #[test]
 fn what_a_session_is_given_is_no_beginning() {
     let mut interner = Interner::new(100);
@@ -458,7 +461,8 @@ fn what_a_session_is_given_is_no_beginning() {
     assert_eq!(session.settings().get("search_path"), Some("b"));
 }
 
-/// What a server reports by itself came with a reload: the session has not set it, and no rollback takes it back.
+/// An unsolicited report of the server came with a reload: the session has not set it, and no rollback takes
+/// it back.
 #[test]
 fn what_is_reported_by_itself_came_with_a_reload() {
     let mut interner = Interner::new(100);
@@ -467,7 +471,7 @@ fn what_is_reported_by_itself_came_with_a_reload() {
     let begin = Utility::Begin(crate::utility::Modes::default());
     session.completed(&begin, &mut interner);
     session.ready(b'T', &mut interner);
-    // What holds for a block alone did not come with one.
+    // A setting that holds for a block alone did not come with a reload.
     let mut local = session.clone();
     let set_local = Assignment { name: "timezone".into(), value: NewValue::To("z".into()), local: true };
     local.completed(&Utility::Set(set_local), &mut interner);
@@ -493,13 +497,14 @@ fn what_is_reported_by_itself_came_with_a_reload() {
     assert!(session.goes_on_at(&later, LoadTime::new(9), &mut interner));
     let found = ["timezone", "datestyle"].map(|name| session.settings().get(name));
     assert_eq!(found, [Some("v"), Some("ISO, MDY")]);
-    // What was reported before is not believed any more.
+    // Earlier reports no longer count.
     session.completed(&set("timezone", "v"), &mut interner);
     session.ready(b'I', &mut interner);
     assert_eq!(session.settings().get("timezone"), Some("v"));
 }
 
-/// What a session has set, and a block has otherwise for itself alone, or has set back in vain, is put back: no reload came.
+/// The server restores a setting of the session that a block has changed for itself alone, or has set back in
+/// a failed attempt: no reload came.
 #[test]
 fn what_is_put_back_behind_a_block_came_with_no_reload() {
     let mut interner = Interner::new(100);
@@ -518,7 +523,7 @@ fn what_is_put_back_behind_a_block_came_with_no_reload() {
         session.ready(b'T', &mut interner);
         session.reported("TimeZone", "y");
         if !local {
-            // It fails, and the server puts back at once what it has set.
+            // The block fails, and the server restores its settings at once.
             session.statement_failed();
             session.ready(b'E', &mut interner);
         }
@@ -529,14 +534,15 @@ fn what_is_put_back_behind_a_block_came_with_no_reload() {
         let there = settings(&mut interner, &MIRRORED.map(|name| (name, "x")));
         assert!(!session.goes_on_at(&there, LoadTime::new(7), &mut interner), "{local}");
         assert_eq!(session.settings().get("timezone"), Some("y"), "{local}");
-        // What is reported later by itself came with one.
+        // A later unsolicited report came with a reload.
         session.reported("DateStyle", "z");
         session.ready(b'I', &mut interner);
         assert!(session.is_to_be_told_apart(), "{local}");
     }
 }
 
-/// Others begin as a session does that has just begun, and not as one that has begun anew and set something.
+/// A session that has just begun is a model for others; a session that has begun again and set a setting is
+/// none.
 #[test]
 fn who_has_set_something_has_not_just_begun() {
     let mut interner = Interner::new(100);
@@ -552,7 +558,7 @@ fn who_has_set_something_has_not_just_begun() {
     assert!(session.dirt() == Some(Dirt::Fresh) && !session.has_just_begun());
 }
 
-/// What code has set before a reload is not what the session began with.
+/// Settings changed by code before a reload are no initial settings.
 #[test]
 fn what_code_has_set_is_no_beginning() {
     let mut interner = Interner::new(100);

@@ -1,5 +1,6 @@
-//! Commands about what Consort keeps in a database. Without its event triggers nothing tells of DDL any more: the database is let
-//! go of until the command's transaction has ended, and whoever follows it then looks whether all is there.
+//! Commands that concern Consort's own objects in a database. Without Consort's event triggers DDL goes
+//! unnoticed. So the database is detached until the command's transaction has ended; attaching it again
+//! checks that all objects are there.
 
 use super::Session;
 use super::request_analysis::{Several, Todo};
@@ -8,11 +9,11 @@ use cluster::barrier;
 use postgres::objects::SCHEMA;
 use session_state::utility::{Utility, What};
 
-/// What follows the schema's name in the names of the event triggers.
+/// Suffixes of the event triggers' names, after the schema's name.
 const OF_TRIGGERS: [&[u8]; 3] = [b"_ddl_command_", b"_sql_drop", b"_table_rewrite"];
 
 impl Session {
-    /// Lets go of the database if a DDL command of the request names what is Consort's.
+    /// Detaches the database if a DDL command of the request names one of Consort's objects.
     pub(super) async fn before_a_change_of_ours(&mut self, request: Request, todo: &Todo) {
         let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else { return };
         let changes = |what: &What| matches!(what, What::Utility(Utility::Ddl { .. }));
@@ -25,17 +26,17 @@ impl Session {
         }
     }
 
-    /// The same of a statement that was prepared before.
+    /// True if a prepared statement in use names one of Consort's objects.
     fn prepared_names_ours(&self) -> bool {
         self.current.statement.as_ref().is_some_and(|statement| names_ours(&statement.text))
     }
 }
 
-/// What is there by other names, wherever a search_path finds it.
+/// Names of Consort's functions, which a search_path may find without the schema.
 const FUNCTIONS: [&[u8]; 4] =
     [b"note_command", b"lacks_identity", b"tables_without_identity", b"give_identity"];
 
-/// Whether the schema, the publication (which has its name) or one of the event triggers is named.
+/// True if the schema, the publication (which has its name) or one of the event triggers is named.
 fn names_ours(bytes: &[u8]) -> bool {
     let ours = SCHEMA.as_bytes();
     let is_there = |name: &&[u8]| bytes.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));

@@ -1,5 +1,6 @@
-//! The head of a batch that is sent on alone, because the rest may run elsewhere. Drivers send the BEGIN of a transaction, or
-//! the Parse of a statement with a name, together with what follows; where that runs is known only behind it.
+//! The head of a batch that is sent on alone, because the rest may run elsewhere. Drivers send the BEGIN of a
+//! transaction, or the Parse of a named statement, together with the messages after it; only those show where
+//! the batch runs.
 
 use super::Session;
 use super::primary::Ended;
@@ -13,8 +14,8 @@ use session_state::utility::{Statement, Utility, What};
 use wire::{Answers, Status};
 
 impl Session {
-    /// What stands at the head of a batch and must be done before it is known whether the rest runs at a standby: the
-    /// BEGIN of a block that might, or statements that are parsed in such a block.
+    /// Returns the head of a batch that must run before it is known if the rest runs at a standby: the BEGIN
+    /// of a block that might, or statements that are parsed in such a block.
     pub(super) fn head_apart(&mut self, request: Request) -> Result<Option<Request>, Ended> {
         let begins = self.state.block() == BlockStatus::Idle && self.state.wants_snapshots();
         if self.stands_alone() || !begins && !self.may_be_first_of_snapshot() {
@@ -35,7 +36,7 @@ impl Session {
         }
     }
 
-    /// Whether this statement of a batch is a BEGIN, which is then the current statement.
+    /// True if this statement of a batch is a BEGIN, which is then the current statement.
     fn is_begin(&mut self, bytes: &[u8]) -> Result<bool, Ended> {
         let batch = batch::read(bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
         let prepared = match batch {
@@ -51,7 +52,7 @@ impl Session {
         Ok(self.current.statements.len() == 1 && self.current.statements.iter().all(one))
     }
 
-    /// Runs the head of a batch alone; what follows it is the next request, unless it fails.
+    /// Runs the head of a batch alone. The rest is the next request, unless the head fails.
     pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
         self.probe().await?;
         self.at_home().await?;
@@ -70,7 +71,7 @@ impl Session {
         self.line.send().await
     }
 
-    /// The next statement would be the first of a block that may run at a standby.
+    /// True if the next statement would be the first of a block that may run at a standby.
     pub(super) fn may_be_first_of_snapshot(&self) -> bool {
         self.txn.is_fresh() && self.state.read_only_snapshot()
     }

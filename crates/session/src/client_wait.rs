@@ -1,8 +1,8 @@
-//! What ends the wait for a client's next request, besides that request: its session has been idle for too long, or a batch has
-//! begun and does not go on.
+//! Ends of the wait for a client's next request, apart from the request itself: the session has been idle for
+//! too long, or a batch has begun and does not go on.
 //!
-//! PostgreSQL executes messages as they come, and tells of an error at once, whether or not a Sync or Flush follows. Consort
-//! looks at whole batches. So a batch that pauses is looked at as far as it has come.
+//! PostgreSQL executes messages as they come, and reports an error at once, with or without a Sync or Flush
+//! after it. Consort looks at whole batches. So a batch that pauses is looked at as far as it has come.
 
 use super::Session;
 use super::primary::Ended;
@@ -15,24 +15,25 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// A batch of which no byte has come for so long pauses. An acknowledgement for which a client's next packet may wait is delayed
-/// by less (40 ms).
+/// Time without a byte after which a batch counts as paused. An acknowledgement for which a client's next
+/// packet may wait is delayed by less (40 ms).
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// The wait for one request.
 pub(super) struct ClientWait {
     idle_end: Option<Pin<Box<Sleep>>>,
-    /// So much of a batch had come when its pause began.
+    /// Length of the batch when its pause began, in bytes, and the end of the pause.
     pause: Option<(usize, Pin<Box<Sleep>>)>,
 }
 
 impl ClientWait {
-    /// It begins. The session ends at `idle_end`.
+    /// Begins the wait. The session ends at `idle_end`.
     pub(super) fn new(idle_end: Option<Instant>) -> ClientWait {
         ClientWait { idle_end: idle_end.map(|end| Box::pin(sleep_until(end))), pause: None }
     }
 
-    /// Nothing more has come than what `lookout` has looked at. A session of which a batch has begun is not idle.
+    /// Continues the wait while the input is the one that `lookout` has examined. A session with a batch in
+    /// progress is not idle.
     pub(super) fn poll(
         &mut self,
         lookout: &mut Lookout,
@@ -63,8 +64,8 @@ impl ClientWait {
 }
 
 impl Session {
-    /// A batch that pauses goes to the primary as far as it has come, and the rest follows. If it executes nothing it is a request
-    /// of its own, as in front of a Flush.
+    /// Sends a paused batch to the primary as far as it has come; the rest follows. A batch that executes
+    /// nothing so far is a request of its own, as in front of a Flush.
     pub(super) fn as_it_has_come(&self, request: Request) -> Result<Request, Ended> {
         if request.kind != Kind::Begun || self.txn.snapshot().is_some() || self.mode.is_ordered() {
             return Ok(request);
@@ -74,8 +75,8 @@ impl Session {
         Ok(Request { kind: if executes { Kind::Open } else { Kind::Flushed }, ..request })
     }
 
-    /// A batch that pauses while its block is at a standby: its whole parts run one by one, until one of them fails. The rest of it
-    /// waits for what follows.
+    /// Runs a paused batch whose block is at a standby: its whole parts one by one, until one of them fails.
+    /// The rest of the batch waits for more input.
     pub(super) async fn begun_in_snapshot(&mut self, request: Request) -> Result<(), Ended> {
         let mut left = request.bytes;
         while left > 0 && self.txn.snapshot().is_some() {
@@ -97,7 +98,7 @@ impl Session {
         Ok(())
     }
 
-    /// The error, if a statement is bound that there is none of.
+    /// Returns the error if the batch binds a statement that does not exist.
     async fn unknown_is_bound(&mut self, bytes: usize) -> Result<Option<Outcome>, Ended> {
         let piece = Request { kind: Kind::Batch, bytes };
         let name = split_batch::bound(self.line.bytes(piece), self.line.client.splitter);

@@ -1,16 +1,19 @@
-//! Where the design has the primary get one commit at a time: who waits for a turn, and what the client hears then.
+//! Commit turns, for designs in which the primary gets one commit at a time: how a session waits for its
+//! turn, and the outcome that the client receives.
 //!
-//! Whoever has the turn waits for nobody else, or all would wait. So what is deferred is checked before the turn is asked
-//! for, and a statement outside a block, which waits for rows, runs in a block of ours, whose COMMIT alone has the turn:
+//! The holder of the turn never waits for another transaction, or all would wait. So deferred constraints are
+//! checked before the turn is requested. A statement outside a block, which waits for rows, runs in a block
+//! of Consort's, and only the COMMIT has the turn:
 //!
 //! ```text
-//!   BEGIN, the statement, SET CONSTRAINTS ALL IMMEDIATE     may wait for others' rows
+//!   BEGIN, the statement, SET CONSTRAINTS ALL IMMEDIATE     may wait for other transactions' rows
 //!   the turn
 //!   COMMIT                                                  waits for the primary alone
 //! ```
 //!
-//! The client gets the end of its answer when the COMMIT is answered. What cannot run in a block, or is one request with
-//! several statements, commits without a turn: the order is read back from the primary, so that nothing depends on it.
+//! The client receives the end of its answer when the COMMIT is answered. Statements that cannot run in a
+//! block, or share one request, commit without a turn. The order of commits is read back from the primary, so
+//! that nothing depends on turns.
 
 use super::Session;
 use super::consort_settings::cancelled;
@@ -24,39 +27,40 @@ use std::future::poll_fn;
 use transaction::{AtPrimary, Block};
 use wire::{Answers, Problem};
 
-/// Checks what is deferred to the commit.
+/// Command that checks deferred constraints before the commit.
 const CHECK: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 
-/// How a statement that may commit is given to the primary.
+/// Form in which a statement that may commit is sent to the primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
-    /// As it is.
+    /// As the client sent it.
     #[default]
     AsItIs,
-    /// In a block of ours.
+    /// In a block of Consort's.
     InOurBlock,
-    /// As it is, and its client hears of it when replicas show it.
+    /// As the client sent it. The client receives the end of the answer when replicas show the commit.
     Withheld,
-    /// In a block of ours, and the cluster is told what it was.
+    /// In a block of Consort's, with the statement reported to the cluster.
     Told,
-    /// As it is, a COMMIT, and the cluster is told of its block.
+    /// As the client sent it: a COMMIT, with the statements of its block reported to the cluster.
     ToldCommit,
 }
 
 impl Session {
-    /// Commits of this session take turns. While its database is not followed nobody could say when one is over.
+    /// True if commits of this session take turns. While the database is not followed, the end of a commit
+    /// would go unnoticed.
     pub(super) fn takes_turns(&self) -> bool {
         let cluster = &self.service.cluster;
         matches!(self.mode.commits, Commits::TakeTurns)
             && self.database.id().is_some_and(|database| cluster.scheduler().order().followed(database))
     }
 
-    /// COMMIT of a block.
+    /// Runs the COMMIT of a block.
     pub(super) async fn commit_block(&mut self, block: Block<Cluster>, reason: Reason) {
         self.commit_is_told();
         if self.takes_turns() && !block.wrote().is_nothing() {
             match self.before_commit().await {
-                Ok(None) if self.service.cluster.setup().acknowledged_by > 0 => {
+                Ok(None) if self.service.cluster.setup().commit_replica_quorum > 0 => {
                     self.current.commits.way = Way::Withheld;
                 }
                 Ok(None) => {}
@@ -71,8 +75,8 @@ impl Session {
         self.committed(outcome).await;
     }
 
-    /// A commit has ended so: its turn is over, and what the client is still to hear of it leaves when so many replicas show
-    /// it as the design is told to wait for.
+    /// Handles the end of a commit: its turn ends. The rest of its answer goes to the client when enough
+    /// replicas show the commit, by the design's settings.
     pub(super) async fn committed(&mut self, outcome: AtPrimary) {
         if let Some(turn) = self.txn.at_primary().and_then(|at| at.turn.take()) {
             turn.over(outcome);
@@ -87,10 +91,11 @@ impl Session {
             Some(Err(reason)) => {
                 let problem = Problem::error(
                     "40003",
-                    format!("committed at the primary, and not shown by replicas: {reason}"),
+                    format!("committed at the primary, but not visible on replicas yet: {reason}"),
                 )
                 .hint(
-                    "The commit stands, unless the primary is lost before they show it. Do not run it again.",
+                    "The commit stands unless the primary fails before a replica has applied it. Do not \
+                     run the transaction again.",
                 );
                 end.clear();
                 end.problem(&problem);
@@ -108,12 +113,12 @@ impl Session {
         }
     }
 
-    /// Waits until so many replicas show what was committed. `None`: its client is gone, and nobody waits for that. The commit
-    /// stands, and its connection is not kept from others any longer.
+    /// Waits until the required number of replicas show the commit. `None`: the client has disconnected,
+    /// which ends the wait. The commit stands, and its connection becomes available to other sessions.
     async fn shown_by_replicas(&mut self) -> Option<Result<(), Reason>> {
         let cluster = self.service.cluster.clone();
         let Some(database) = self.database.id() else { return Some(Err(Reason::DatabaseNotFollowed)) };
-        let (replicas, limit) = (cluster.setup().acknowledged_by, cluster.setup().wait_limit);
+        let (replicas, limit) = (cluster.setup().commit_replica_quorum, cluster.setup().replica_wait_timeout);
         let client = &mut self.line.client;
         tokio::select! {
             biased;
@@ -122,7 +127,8 @@ impl Session {
         }
     }
 
-    /// Has what is deferred checked, and waits for the turn. The error that the client gets instead, if it comes to that.
+    /// Checks deferred constraints, and waits for the turn. Returns the error for the client, if either
+    /// fails.
     async fn before_commit(&mut self) -> Result<Option<Vec<u8>>, Ended> {
         self.line.primary.own_error();
         self.line.primary.ask_aloud(CHECK);
@@ -133,10 +139,10 @@ impl Session {
         }
     }
 
-    /// Waits for the turn. What the client hears instead, if it does not come.
+    /// Waits for the turn. Returns the error for the client if the turn does not come.
     async fn turn_comes(&mut self) -> Option<Vec<u8>> {
         let cluster = self.service.cluster.clone();
-        let (database, limit) = (self.database.id()?, cluster.setup().wait_limit);
+        let (database, limit) = (self.database.id()?, cluster.setup().replica_wait_timeout);
         let turn = transaction::turn(&cluster, database, limit).await;
         let problem = match (turn, self.line.seat.running.is_cancelled()) {
             (Ok(turn), false) => {
@@ -148,8 +154,8 @@ impl Session {
                 cancelled()
             }
             (Err(_), false) => {
-                Problem::error("40001", "the transaction waited in vain for its turn to commit")
-                    .hint("Nothing of it was committed. Run it again.")
+                Problem::error("40001", "timed out waiting for the commit slot (replica_wait_timeout)")
+                    .hint("Nothing was committed. Run the transaction again.")
             }
         };
         let mut error = Vec::new();
@@ -157,18 +163,18 @@ impl Session {
         Some(error)
     }
 
-    /// The block ends without a commit, and its client gets this error.
+    /// Ends the block without a commit, and sends the client this error.
     async fn roll_back_instead(&mut self, block: Block<Cluster>, error: &[u8], reason: Reason) {
         if let Err(ended) = self.line.ask("ROLLBACK").await {
             self.ended = Some(ended);
             return;
         }
         self.failed_in_block(error);
-        // There is nothing to send any more.
+        // No request is left to send.
         block.roll_back(self, reason).await;
     }
 
-    /// Runs the current statement, which is outside a block, in a block of ours.
+    /// Runs the current statement, which is outside a block, in a block of Consort's.
     pub(super) async fn run_in_our_block(&mut self) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         if self.line.seat.running.is_cancelled() {
@@ -179,7 +185,7 @@ impl Session {
         self.ran_in_ours(self.current.reason, ran)
     }
 
-    /// What comes of a request that ran at the primary with something of ours around it.
+    /// The outcome of a request that ran at the primary between Consort's own commands.
     pub(super) fn ran_in_ours(&mut self, reason: Reason, ran: Result<Seen, Ended>) -> AtPrimary {
         match ran {
             Ok(seen) => self.learn_from(&seen),
@@ -194,7 +200,7 @@ impl Session {
         AtPrimary::Answered
     }
 
-    /// The same, up to the answer of its end.
+    /// Runs the current statement in a block of Consort's, up to the answer of its COMMIT.
     async fn in_our_block(&mut self, request: Request) -> Result<Seen, Ended> {
         self.line.run_in_our_block(request, CHECK).await?;
         let mut seen = self.line.primary.seen();
@@ -206,7 +212,7 @@ impl Session {
         self.line.primary.ask_aloud(if commits { "COMMIT" } else { "ROLLBACK" });
         self.line.settled().await?;
         let refused = self.line.primary.own_error().filter(|_| commits);
-        // If the statement failed, its client has heard so.
+        // If the statement failed, its client has received that error.
         let error = error.or(refused).filter(|_| !seen.failed);
         seen.failed |= error.is_some();
         self.current.commits.withheld = Some(error.unwrap_or(std::mem::take(&mut seen.withheld)));

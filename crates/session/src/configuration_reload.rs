@@ -1,6 +1,7 @@
-//! `pg_reload_conf()` of a session of ours. The server answers before it has done anything: its first process reads the
-//! files then, and signals the others one by one, so that one session may be under the new settings already and another
-//! under the old. So reads are kept in from before its first byte until the gauge has found the reload.
+//! `pg_reload_conf()` of a client's session. The server answers before the reload has happened: its
+//! postmaster reads the files afterwards, and signals the backends one by one. So one session may be under
+//! the new settings already and another under the old. Reads are therefore not offloaded from before the
+//! first byte of the statement until the snapshot probe has found the reload.
 
 use super::Session;
 use super::request_analysis::GAUGE_LIMIT;
@@ -12,21 +13,21 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use transaction::Cluster as _;
 
-/// The function.
+/// Name of the function.
 const NAME: &[u8] = b"pg_reload_conf";
 
-/// A reload that is not found within this was none: the files have a mistake, for example.
+/// Time after which a reload that was not found counts as none: the files have a mistake, for example.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// A reload that a session demands.
+/// A reload that a session requests.
 pub(super) struct Reload {
     everywhere: Everywhere,
-    /// So many were found before.
+    /// Number of reloads found before.
     before: u64,
 }
 
 impl Reload {
-    /// The primary has answered.
+    /// Handles the primary's answer.
     pub(super) fn answered(self, cluster: &Cluster, refused: bool) {
         if refused {
             return self.everywhere.end();
@@ -47,13 +48,13 @@ impl Reload {
     }
 }
 
-/// Whether the text names the function, in whatever place.
+/// True if the text names the function, anywhere.
 fn names_it(text: &str) -> bool {
     text.as_bytes().windows(NAME.len()).any(|part| part.eq_ignore_ascii_case(NAME))
 }
 
 impl Session {
-    /// The current request may reload the primary's configuration, if it was understood to.
+    /// Announces that the current request may reload the primary's configuration, if its analysis shows that.
     pub(super) fn begin_reload(&mut self) -> Option<Reload> {
         let cluster = &self.service.cluster;
         std::mem::take(&mut self.first.reload).then(|| Reload {
@@ -62,7 +63,8 @@ impl Session {
         })
     }
 
-    /// Whether the statement demands one: by its template, and as long as nobody knows that, by its words.
+    /// Records a request for a reload: by the statement's template, or by its words while the template is
+    /// unknown.
     pub(super) fn heed_demand(&mut self, template: Option<&Template>, words: &Words) {
         self.first.reload |= match template {
             Some(template) => template.stays.contains(&Stay::Reload),
@@ -70,13 +72,13 @@ impl Session {
         };
     }
 
-    /// Whether one of several statements demands one.
+    /// Records that one of several statements requests a reload.
     pub(super) fn heed_demands(&mut self, words: &Words) {
         self.first.reload |= names_it(&words.text);
     }
 
-    /// Waits until it is known since when the primary is configured as it is; while that is looked at, what is known of the
-    /// session would be void.
+    /// Waits until the time of the primary's last reload is known. Until then, a probe of the session's state
+    /// would be invalid.
     pub(super) async fn configuration_found(&mut self) {
         let cluster = &self.service.cluster;
         let mut left = Some(GAUGE_LIMIT);
@@ -86,8 +88,8 @@ impl Session {
         self.heed_reloads();
     }
 
-    /// Heeds what is known of reloads: the session's settings may be others than those that were asked for. What runs at a
-    /// standby as a whole goes on as it began.
+    /// Applies known reloads: the session's settings may differ from the probed ones. A transaction that runs
+    /// at a standby as a whole goes on as it began.
     pub(super) fn heed_reloads(&mut self) {
         if self.txn.snapshot().is_none() {
             self.state.reloaded(self.service.cluster.configured().floor());

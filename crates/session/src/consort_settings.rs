@@ -1,4 +1,5 @@
-//! Statements about settings of our own: answered here, in the form that the client asked in, and sent to no server.
+//! Statements about Consort's own settings: Consort answers them, in the protocol that the client used, and
+//! sends them to no server.
 
 use super::{Session, request_analysis};
 use backend::prepared_statements::Statement as Prepared;
@@ -10,7 +11,7 @@ use wire::tag::front;
 use wire::{Answers, Column, Frame, Parse, Problem, Severity, Splitter, Status, Step, Target};
 
 impl Session {
-    /// Answers SET, RESET or SHOW of a setting of our own.
+    /// Answers SET, RESET or SHOW of one of Consort's own settings.
     pub(super) async fn answer_own(&mut self, request: Request, statements: &[Statement]) {
         let answer = self.own_setting(statements);
         self.say(request, &answer);
@@ -21,7 +22,7 @@ impl Session {
         self.line.client.out().ready(status);
     }
 
-    /// What a statement about a setting of our own says.
+    /// The answer to a statement about one of Consort's own settings.
     pub(super) fn own_setting(&mut self, statements: &[Statement]) -> Result<Answer, Problem> {
         let Some(What::Utility(utility)) = statements.first().map(|statement| &statement.what) else {
             return Ok(Answer::Tag("SET"));
@@ -32,7 +33,7 @@ impl Session {
         })
     }
 
-    /// Answers a statement that no server is asked, in the form that the client asked in, without ReadyForQuery.
+    /// Answers a statement without a server, in the protocol that the client used, without ReadyForQuery.
     pub(super) fn say(&mut self, request: Request, answer: &Result<Answer, Problem>) {
         let bytes = self.line.bytes(request).to_vec();
         let splitter = self.line.client.splitter;
@@ -49,7 +50,7 @@ impl Session {
         }
     }
 
-    /// The answers to a batch, message by message; none behind an error.
+    /// Writes the answers to a batch, message by message; none after an error.
     fn answer_batch(&mut self, bytes: &[u8], mut splitter: Splitter, answer: &Result<Answer, Problem>) {
         let mut at = 0;
         while let Ok(Step::Whole(frame)) = splitter.next(&bytes[at..]) {
@@ -84,24 +85,24 @@ impl Session {
     }
 }
 
-/// What a client hears whose statement was cancelled where no server ran it.
+/// Error for a client whose statement was cancelled before it ran at a server.
 pub(super) fn cancelled() -> Problem {
     Problem::error("57014", "canceling statement due to user request")
 }
 
-/// `set_config` of a setting of our own.
+/// Error for `set_config` of one of Consort's own settings.
 pub(super) fn set_at_server() -> Problem {
-    Problem::error("0A000", "set_config() does not reach the settings of Consort's own")
-        .hint("Use SET consort... or RESET consort... in a query of its own.")
+    Problem::error("0A000", "set_config() cannot change a setting of Consort")
+        .hint("Send SET consort... or RESET consort... as a separate query.")
 }
 
-/// A setting of our own that a role, a database or a function shall have at the server.
+/// Error for storing one of Consort's own settings in a role, a database or a function at the server.
 pub(super) fn kept_at_server() -> Problem {
-    Problem::error("0A000", "no server keeps the settings of Consort's own")
+    Problem::error("0A000", "a setting of Consort cannot be stored for a role, a database or a function")
         .hint("Set it in Consort's configuration ([database.NAME], [user.NAME]), or in the client's options.")
 }
 
-/// The end of a statement, and its row.
+/// Writes the end of a statement, and its row.
 fn complete(out: &mut Vec<u8>, answer: &Result<Answer, Problem>) {
     match answer {
         Ok(Answer::Tag(tag)) => out.complete(tag),

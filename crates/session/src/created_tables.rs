@@ -1,9 +1,10 @@
-//! Tables that `EXPLAIN ANALYZE` of CREATE TABLE AS or SELECT INTO makes. No event trigger fires for them: they have no
-//! replica identity, without which their UPDATE fails, and nothing in the stream says that the catalog is another.
+//! Tables that `EXPLAIN ANALYZE` of CREATE TABLE AS or SELECT INTO creates. No event trigger fires for them.
+//! So they have no replica identity, without which their UPDATE fails, and the replication stream does not
+//! show that the catalog has changed.
 //!
-//! So the session does both itself: behind the answer, on the client's own connection and in its transaction, it calls
-//! the function that attaching has made; and its transaction is one that must be marked, as a change of roles is. A table
-//! made inside a function, or one that is written in the same query string, is not seen.
+//! The session therefore does both itself. After the answer it calls the function that attaching has created,
+//! on the client's own connection and in its transaction. Its transaction is marked, as a change of roles is.
+//! A table that is created inside a function, or written to in the same query string, is not seen.
 
 use super::request_analysis::{Several, Todo};
 use super::{Ended, Session};
@@ -11,7 +12,7 @@ use postgres::sql::quoted;
 use session_state::utility::{Name, Utility, What};
 use wire::Status;
 
-/// The relations that a request makes so.
+/// The relations that a request creates in this way.
 pub(super) fn made(todo: &Todo) -> Vec<Name> {
     let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else {
         return Vec::new();
@@ -23,8 +24,8 @@ pub(super) fn made(todo: &Todo) -> Vec<Name> {
     statements.iter().filter_map(|statement| made(&statement.what)).collect()
 }
 
-/// The command that gives the relation its identity if it needs one, and fails in no case: it would take the client's
-/// transaction with it. The session's own search path says which relation the name means.
+/// The command that gives the relation a replica identity if it needs one. The command never fails, because
+/// an error would abort the client's transaction. The session's own search path resolves the name.
 fn command(name: &Name) -> Option<String> {
     let schema = name.schema.iter().map(|schema| quoted(schema) + ".").collect::<String>();
     let name = schema + &quoted(&name.name);
@@ -39,7 +40,7 @@ fn command(name: &Name) -> Option<String> {
 }
 
 impl Session {
-    /// Behind its answer.
+    /// Sets the replica identities, after the answer.
     pub(super) async fn give_identities(&mut self, made: &[Name]) -> Result<(), Ended> {
         for command in made.iter().filter_map(command) {
             if self.database.id().is_some() && self.line.primary.status != Status::Failed {

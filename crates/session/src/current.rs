@@ -17,29 +17,29 @@ use tokio::time::Instant;
 
 /// The request that runs.
 pub(super) struct Current {
-    /// Where it lies; `None`: nothing is sent, a flow only notes something.
+    /// Position of the request; `None`: nothing is sent, a flow only records a write.
     pub(super) request: Option<Request>,
-    /// What it is.
+    /// Kind of the request.
     pub(super) kind: Kind,
-    /// Its utility statements, for what their completion does to the session.
+    /// Utility statements of the request, for the effect of their completion on the session.
     pub(super) statements: Rc<[Statement]>,
-    /// The prepared statement that it binds.
+    /// The prepared statement that the request binds.
     pub(super) statement: Option<Rc<Prepared>>,
-    /// What is known of it, if it may leave.
+    /// Template of the statement, if it may be offloaded.
     pub(super) template: Option<Rc<Template>>,
     /// The other findings about the statement's meaning.
     pub(super) meant: Meant,
-    /// Why it is at the primary.
+    /// Reason why the request is at the primary.
     pub(super) reason: Reason,
-    /// It runs at the primary, wherever it might.
+    /// True if the request must run at the primary.
     pub(super) stays: bool,
-    /// A block that is open after the request has begun, and no statement has run in it.
+    /// True if a block is open after the request has begun, and no statement has run in it.
     pub(super) fresh: bool,
-    /// The named statements that it uses have their columns still, or are refused.
+    /// True if the columns of the named statements in use were checked: unchanged, or refused.
     pub(super) columns_kept: bool,
-    /// It is parsed and described, and what executes it is still to come.
+    /// True if the request is parsed and described, and its Execute is still to come.
     pub(super) flushed: bool,
-    /// It is proven to be a read.
+    /// True if the request is proven to be a read.
     pub(super) is_read: bool,
     /// The request's way to a standby.
     pub(super) there: There,
@@ -54,13 +54,14 @@ pub(super) struct Current {
 /// The meaning of a request, without its template.
 #[derive(Default)]
 pub(super) struct Meant {
-    /// What the primary had shown before the request, if that may be more than is known of its names.
+    /// Snapshot that the primary had shown before the request, if that may be later than the known state of
+    /// its names.
     pub(super) shown: Option<Rc<Snapshot>>,
-    /// What its statement means, by its tree.
+    /// Meaning of the statement, by its tree.
     pub(super) meaning: Option<u64>,
-    /// What named statements of it mean that are about to be parsed.
+    /// Meanings of the named statements that the request is about to parse.
     pub(super) meanings: Vec<(Box<[u8]>, u64)>,
-    /// It waits long for its tree.
+    /// True if the request waits long for its tree.
     pub(super) patient: bool,
     /// A buffer for the bytes of a batch, kept for the next one.
     pub(super) scratch: Vec<u8>,
@@ -69,37 +70,37 @@ pub(super) struct Meant {
 /// The way of a request to a standby.
 #[derive(Default)]
 pub(super) struct There {
-    /// Where it ran, and what would make its answer right.
+    /// Standby where the request ran, and the proof that its answer needs.
     pub(super) ran_at: Option<(StandbyId, Incarnation, Proof)>,
-    /// By what it holds back a refresh there.
+    /// Pass by which the request delays a refresh there.
     pub(super) pass: Option<Pass>,
-    /// When a standby's answer was there, to be held until it is proven.
+    /// Time when the standby's answer arrived, to be held until it is proven.
     pub(super) held: Option<Instant>,
-    /// In shadow mode: what the primary said before.
+    /// In shadow mode: the primary's answer from before.
     pub(super) before: Option<Before>,
 }
 
 /// The way of a request that may commit.
 #[derive(Default)]
 pub(super) struct Commits {
-    /// How it is given to the primary.
+    /// Form in which the request is sent to the primary.
     pub(super) way: Way,
-    /// Narrows its doubt when its tree arrives.
+    /// Narrows its in-flight write set when its tree arrives.
     pub(super) narrow: Option<Box<dyn FnOnce(DoubtId)>>,
-    /// The end of its answer, which the client gets when its commit has ended.
+    /// End of the answer, which the client receives when the commit has ended.
     pub(super) withheld: Option<Vec<u8>>,
-    /// Where statements travel: it, and what it touches.
+    /// In designs that replicate statements: the statement, and the tables that it touches.
     pub(super) rerun: Option<(Footprint, Rerun)>,
 }
 
 /// The primary's answer to a request.
 #[derive(Default)]
 pub(super) struct Said {
-    /// It has answered with an error.
+    /// True if the primary has answered with an error.
     pub(super) failed: bool,
-    /// How many rows it says that it has written, or given.
+    /// Number of rows that the primary reports as written or returned.
     pub(super) rows: Option<u64>,
-    /// The answer to the question that stood in front of the request.
+    /// Answer to the internal query in front of the request.
     pub(super) answer: Option<String>,
 }
 
@@ -127,7 +128,7 @@ impl Default for Current {
 }
 
 impl Current {
-    /// The next request has come; its client was held so long before it.
+    /// Begins the next request; its client was held for `held` before it.
     pub(super) fn begin(&mut self, request: Request, held: Duration) {
         if !self.statements.is_empty() {
             self.statements = Rc::new([]);
@@ -149,7 +150,7 @@ impl Current {
         self.waits = Waits::begin(held);
     }
 
-    /// It is the BEGIN of a block and nothing else.
+    /// True if the request is the BEGIN of a block and nothing else.
     pub(super) fn begins_block(&self) -> bool {
         matches!(
             &*self.statements,
@@ -174,7 +175,7 @@ impl There {
 }
 
 impl Commits {
-    /// Resets the fields where they are: the struct is large, and nothing of it is moved.
+    /// Resets the fields where they are: the struct is large, and no field is moved.
     fn begin(&mut self) {
         self.way = Way::AsItIs;
         self.narrow = None;

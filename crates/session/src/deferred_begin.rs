@@ -1,16 +1,17 @@
-//! Where the design keeps reads from the primary: a BEGIN that declares its transaction to read only is answered here, and
-//! owed to the primary. If the first statement runs at a replica, as the transaction then does, the primary never hears of it;
-//! anything else has the BEGIN run there first.
+//! Deferred BEGIN, for designs that keep reads from the primary. Consort answers a BEGIN that declares its
+//! transaction READ ONLY, and defers sending it to the primary. If the first statement runs at a replica, the
+//! whole transaction does, and the primary never receives the BEGIN. Otherwise the BEGIN runs at the primary
+//! before that statement.
 //!
 //! ```text
-//!   BEGIN READ ONLY   answered here, owed
-//!     a read          its snapshot at a replica: nothing is owed any more
-//!     anything else   the BEGIN at the primary, then that
-//!     cancelled       it has failed, and its end is answered here
+//!   BEGIN READ ONLY   answered by Consort, deferred
+//!     a read          its snapshot at a replica: the BEGIN is dropped
+//!     anything else   the BEGIN at the primary, then the statement
+//!     cancelled       the transaction has failed, and Consort answers its end
 //! ```
 //!
-//! What one server does otherwise: `now()` in a transaction that comes to run at the primary is the time of its first
-//! statement. So the default design does not do it.
+//! One difference from a single server remains: `now()` in a transaction that runs at the primary after all
+//! is the time of its first statement. So the default design does not defer BEGIN.
 
 use super::request_analysis::Todo;
 use super::txn::{Deferred, Txn};
@@ -23,8 +24,8 @@ use transaction::{Block, Standing};
 use wire::{Answers, Frame, Problem, Status};
 
 impl Session {
-    /// Answers a BEGIN without the primary, if its transaction may run at a replica as a whole, and without a connection there.
-    /// `false`: it is another statement, or may not.
+    /// Answers a BEGIN without the primary and without a connection there, if its transaction may run at a
+    /// replica as a whole. `false`: the statement is no BEGIN, or its transaction may not.
     pub(super) async fn owes_begin(&mut self, request: Request, todo: &Todo) -> Result<bool, Ended> {
         let Todo::Utility(statements) = todo else { return Ok(false) };
         let [Statement { what: What::Utility(utility @ Utility::Begin(_)), .. }] = &**statements else {
@@ -54,12 +55,12 @@ impl Session {
         Ok(true)
     }
 
-    /// Whether a request may take the transaction to a replica, so that its BEGIN stays owed.
+    /// True if a request may take the transaction to a replica, so that its BEGIN stays deferred.
     pub(super) fn may_leave_whole(&self, todo: &Todo) -> bool {
         matches!(todo, Todo::One(Plan::Leaves(_))) && self.current.fresh && self.state.read_only_snapshot()
     }
 
-    /// Has the primary run the BEGIN that is owed to it, before anything else of its transaction.
+    /// Runs the deferred BEGIN at the primary, before any other statement of its transaction.
     pub(super) async fn pay_begin(&mut self) -> Result<(), Ended> {
         if !self.txn.is_owed() {
             return Ok(());
@@ -84,7 +85,7 @@ impl Session {
         if is_cancelled { Err(Ended::Cancelled) } else { Ok(()) }
     }
 
-    /// The transaction whose BEGIN is owed fails, and the primary hears of it no earlier than it must.
+    /// Fails the transaction with the deferred BEGIN. The primary receives the failure as late as possible.
     pub(super) fn fail_owed(&mut self) {
         let Txn::Deferred(deferred) = &mut self.txn else { return };
         deferred.fresh = false;
@@ -93,7 +94,8 @@ impl Session {
         self.state.ready(Status::Failed.byte(), &mut self.service.interner.borrow_mut());
     }
 
-    /// Answers the end of such a transaction: there is nothing of it anywhere. `false`: it is another statement.
+    /// Answers the end of a failed transaction with a deferred BEGIN: no server has any part of it. `false`:
+    /// the statement does not end the transaction.
     pub(super) fn ends_failed(&mut self, request: Request, todo: &Todo) -> bool {
         let Todo::Utility(statements) = todo else { return false };
         let [Statement { what: What::Utility(utility), .. }] = &**statements else { return false };
@@ -112,7 +114,7 @@ impl Session {
         true
     }
 
-    /// The primary has begun a transaction of the session, in which nothing has happened yet.
+    /// Records that the primary has begun a transaction of the session, in which no statement has run yet.
     pub(super) fn block_begins(&mut self) {
         let at = self.txn.begins();
         if let Some(database) = self.database.id() {

@@ -1,4 +1,5 @@
-//! What the flows decide, done: a statement at a standby or at the primary, an answer held, delivered or thrown away.
+//! Execution of the flows' decisions: a statement at a standby or at the primary, and an answer that is held,
+//! delivered or discarded.
 
 use super::Session;
 use super::commit_turns::Way;
@@ -25,12 +26,12 @@ use transaction::{AtPrimary, Backend, Delivered, Locks, StandbyFailed};
 use wire::tag::front;
 use wire::{Answers, Frame, HEADER_BYTES, Problem, Status};
 
-/// Whole microseconds.
+/// Time in whole microseconds.
 fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A tree that arrives later than this narrows no doubt any more.
+/// Time after which a late tree no longer narrows an in-flight write set.
 const NARROW_LIMIT: Duration = Duration::from_secs(1);
 
 impl transaction::Session for Session {
@@ -61,10 +62,10 @@ impl transaction::Session for Session {
             return Err(StandbyFailed(Reason::StandbyRefused));
         }
         let in_block = self.line.status() != Status::Idle;
-        // Where a read waits for the whole state, every row that it may fail on is proven.
+        // In designs where a read waits for the whole state, all rows on which it may fail are proven.
         let template = self.current.template.as_ref();
         let elsewhere = !self.reads_wait() && template.is_some_and(|template| template.may_fail_elsewhere());
-        // Planning alone calls a function that may read tables, if one was declared harmless.
+        // Planning alone may call a function that reads tables, if one was declared replica-safe.
         let planning_reads = template.is_none_or(|template| template.random);
         lent.for_block(in_block);
         if !self.ask(&mut lent, form) {
@@ -72,33 +73,34 @@ impl transaction::Session for Session {
         }
         let Some(answered) = self.answered((id, life), lent).await else {
             if self.ended.is_some() {
-                // Nobody waits for what it asked: it runs nowhere else.
+                // No client waits for the answer: the statement runs nowhere else.
                 self.current.request = None;
             }
             return Err(StandbyFailed(Reason::PrimaryLost));
         };
         match answered {
-            // A read by key may have failed on another row, of which nothing is proven.
+            // A read by key may have failed on another row, which is not proven.
             Ok(answer) if elsewhere && answer.is_error() => {
                 self.discard(answer).await;
                 Err(StandbyFailed(Reason::StandbyRefused))
             }
             Ok(answer) => {
                 let replayed = answer.position();
-                // What fails while it is parsed or planned has read no row that its locks could have waited for.
+                // A statement that fails while it is parsed or planned has read no row that its locks could
+                // have waited for.
                 let unread = replayed.filter(|_| answer.is_error() && !planning_reads);
                 let locked = answer.locked().or(unread);
                 self.current.there.held = Some(Instant::now());
                 Ok((answer, Ran { incarnation: life, replayed, locked }))
             }
             Err(Failed::Gone(why) | Failed::Conflict(why)) => {
-                tracing::debug!(why, "a standby failed");
+                tracing::debug!(why, "standby failed");
                 Err(StandbyFailed(Reason::StandbyFailed))
             }
             Err(Failed::LetGo) => Err(StandbyFailed(Reason::LetGo)),
             Err(Failed::Broken(_)) => Err(StandbyFailed(Reason::StandbyFailed)),
             Err(Failed::Refused(standby, why)) => {
-                tracing::debug!(why, "a standby refused");
+                tracing::debug!(why, "standby refused the statement");
                 self.give_back(standby);
                 Err(StandbyFailed(Reason::StandbyRefused))
             }
@@ -149,8 +151,8 @@ impl transaction::Session for Session {
                 let problem = if why == CutOff::LetGo {
                     let_go()
                 } else {
-                    Problem::error("08006", "the standby that answered failed in the middle of the result")
-                        .hint("Rows that came are right; run the statement again.")
+                    Problem::error("08006", "the standby failed while it sent the result")
+                        .hint("The rows received so far are correct. Run the statement again.")
                 };
                 let out = self.line.client.out();
                 out.problem(&problem);
@@ -174,7 +176,7 @@ impl transaction::Session for Session {
             self.current.waits.and_for(held.elapsed());
         }
         if self.line.seat.running.is_cancelled() && self.line.status() == Status::Idle {
-            // It was cancelled while it was understood, or while a standby ran it whose answer was not proven.
+            // The request was cancelled during its analysis, or at a standby before its answer was proven.
             self.refuse(request, &cancelled());
             return AtPrimary::Answered;
         }
@@ -252,7 +254,7 @@ impl transaction::Session for Session {
 }
 
 impl Session {
-    /// Where the session's connections at this standby are, looked up once.
+    /// The session's idle connections at this standby, looked up once.
     pub(super) fn shelf(&mut self, standby: StandbyId) -> Rc<Shelf> {
         if let Some((_, shelf)) = self.reads.shelves.iter().find(|(id, _)| *id == standby) {
             return shelf.clone();
@@ -262,16 +264,17 @@ impl Session {
         shelf
     }
 
-    /// A connection goes back to the pool; not if a cancel request may still be on its way to it.
+    /// Returns a connection to the pool, unless a cancel request may still be on its way to it.
     pub(super) fn give_back(&self, standby: Box<Standby>) {
         if !self.line.seat.running.is_cancelled() {
             pool::give_back(standby);
         }
     }
 
-    /// Sends the current request to a standby, with the session's settings. `false`: it cannot be sent.
+    /// Sends the current request to a standby, with the session's settings. `false`: the request cannot be
+    /// sent.
     pub(super) fn ask(&self, lent: &mut Standby, form: Form) -> bool {
-        // What runs there as a whole goes on as it began: what is set in it would be taken back at its end.
+        // A transaction that runs there as a whole goes on as it began: its end would take back a setting.
         let becomes = if self.txn.snapshot().is_some() { Some(None) } else { self.becomes(lent) };
         let (Some(request), Some(becomes)) = (self.current.request, becomes) else { return false };
         let bytes = self.line.bytes(request);
@@ -293,14 +296,14 @@ impl Session {
         true
     }
 
-    /// The client's unnamed statement after an answer of a standby.
+    /// Records the client's unnamed statement after a standby's answer.
     pub(super) fn note_statement(&mut self, answer: &Answer) {
         let Some(request) = self.current.request else { return };
         let statements = &mut self.line.statements;
         if request.kind == Kind::Query {
             return statements.query_ran_elsewhere();
         }
-        // What parses begins with that (`batch`), and binds the unnamed one.
+        // A parsing batch begins with Parse (`batch`), and binds the unnamed statement.
         let parses = self.line.client.unread().first() == Some(&front::PARSE);
         statements.counted.binds += u64::from(!parses && binds_named(self.line.client.unread()));
         match &self.current.statement {
@@ -312,13 +315,13 @@ impl Session {
         }
     }
 
-    /// What the primary's answers say of the session.
+    /// Applies the primary's answers to the session state.
     pub(super) fn learn(&mut self) {
         let seen = self.line.primary.seen();
         self.learn_from(&seen);
     }
 
-    /// What these answers of the primary say of it.
+    /// Applies these answers of the primary to the session state.
     pub(super) fn learn_from(&mut self, seen: &Seen) {
         let interner = &mut *self.service.interner.borrow_mut();
         for (name, value) in &seen.reported {
@@ -348,7 +351,7 @@ impl Session {
         self.state.ready(self.line.primary.status.byte(), interner);
     }
 
-    /// Counts where the request went.
+    /// Counts the request by the place where it ran.
     pub(super) fn went(&mut self, went: Went) {
         let cluster = &self.service.cluster;
         let took = self.current.waits.came.elapsed();
@@ -388,14 +391,14 @@ impl Session {
         });
     }
 
-    /// A read, or a snapshot, was proven in this way.
+    /// Records that a read, or a snapshot, was proven in this way.
     pub(super) fn was_proven(&mut self, proof: Proof) {
         if !matches!(proof, Proof::Session | Proof::Unproven) {
             self.line.statements.proven(self.database.names());
         }
     }
 
-    /// A read has ended: what it says of the session.
+    /// Records the end of a read, with its effect on the session.
     pub(super) fn read_ended(&mut self, ended: transaction::Ended, leaving: &Leaving) {
         match ended {
             transaction::Ended::Standby { seen } => {
@@ -418,7 +421,7 @@ impl Session {
         }
     }
 
-    /// When the tree of a statement arrives that is not known yet, its doubt shrinks to what it may write.
+    /// Narrows the statement's in-flight write set to the tables that it may write, when its tree arrives.
     pub(super) fn narrow_later(&mut self, statement: Asked<'_>, values: &Values<'_>) {
         let (cluster, database) = (self.service.cluster.clone(), self.database.clone());
         let (shape, text) = (statement.shape.clone(), statement.text.to_owned());
@@ -447,7 +450,7 @@ impl Session {
     }
 }
 
-/// Whether the Bind at the beginning of these bytes binds a statement with a name, which stands behind the portal's.
+/// True if the Bind at the beginning of these bytes binds a named statement. Its name follows the portal's.
 fn binds_named(bytes: &[u8]) -> bool {
     let mut names = bytes.get(HEADER_BYTES..).unwrap_or_default().split(|byte| *byte == 0);
     names.nth(1).is_some_and(|statement| !statement.is_empty())

@@ -1,8 +1,9 @@
-//! A session that goes on in another process: what it takes along, if all of it can be (`node::takeover`).
+//! Handover of a session to a successor process: the state that it takes along, if all of it can go
+//! (`node::takeover`).
 //!
-//! Only one that shares connections and has none, outside a transaction, with all answers on their way to its client, can. What
-//! its client has sent behind that goes along, however much of it there is. Each struct on the way is taken apart field by field:
-//! whoever adds one is reminded by the compiler to decide.
+//! Only a pooled session that is detached can go, outside a transaction, with all answers sent to its client.
+//! Input of its client after that goes along, however much there is. Each struct on the way is destructured
+//! field by field, so that the compiler asks for a decision about every new field.
 
 use super::Session;
 use super::relay::Line;
@@ -24,32 +25,32 @@ use std::time::Duration;
 use tokio::time::sleep;
 use wire::{Keys, Side, Verifier};
 
-/// A session for which there was no descriptor is asked again then.
+/// Time after which a session for which there was no descriptor is asked again.
 const DESCRIPTOR_AGAIN: Duration = Duration::from_millis(10);
 
-/// The version of what is written in a take-over: raised as soon as a letter changes, or anything that a session takes along
-/// (`the_version_says_what_is_carried`).
+/// Version of the handover messages. Raised with every change of a message, or of the state that a session
+/// takes along (`the_version_says_what_is_carried`).
 pub const CARRIED_VERSION: u32 = 6;
 
-/// What is known of a session.
+/// State of a session in its handover message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
     seat: CarriedSeat,
     /// Start-up parameters for servers.
     parameters: Pairs,
     secret: Option<CarriedSecret>,
-    /// The number of its role.
+    /// OID of the session's role.
     role: Option<u32>,
-    /// What its server reported of its settings.
+    /// Settings that the server reported.
     reported: Vec<(Vec<u8>, Vec<u8>)>,
     state: CarriedState,
     statements: CarriedStatements,
     probe_first: bool,
-    /// What its client has sent and nobody has looked at.
+    /// Input of the client that is not processed yet.
     unread: Vec<u8>,
 }
 
-/// What opens the servers for its role.
+/// Secret that authenticates at the servers as the session's role.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct CarriedSecret {
     kind: u8,
@@ -63,12 +64,12 @@ impl std::fmt::Debug for CarriedSecret {
 }
 
 impl Carried {
-    /// Its bytes, for the other process.
+    /// The message in bytes, for the other process.
     fn written(&self) -> Vec<u8> {
-        postcard::to_stdvec(self).expect("it is plain data")
+        postcard::to_stdvec(self).expect("plain data can be encoded")
     }
 
-    /// What another process has written. `None`: it is something else.
+    /// Parses a message of another process. `None`: the bytes are no such message.
     pub fn read(bytes: &[u8]) -> Option<Carried> {
         let (carried, rest) = postcard::take_from_bytes(bytes).ok()?;
         rest.is_empty().then_some(carried)
@@ -99,9 +100,9 @@ impl CarriedSecret {
 }
 
 impl Line {
-    /// Why it cannot go to another process, if it cannot.
+    /// The reason why the session cannot be handed over, if it cannot.
     fn stays(&self) -> Option<&'static str> {
-        // Whoever adds a field decides here whether it goes along.
+        // Every new field decides here if it goes along.
         let Line {
             registry: _,
             seat,
@@ -134,7 +135,7 @@ impl Line {
 }
 
 impl Session {
-    /// It was asked to go to another process, and goes if it can.
+    /// Hands the session over if it can go, after the registry has asked.
     pub(super) async fn moves(&self) -> Moved {
         let Line { registry, seat, client, .. } = &self.line;
         let Some(way) = registry.may_go(seat).await else { return Moved::Back };
@@ -147,19 +148,19 @@ impl Session {
             Ok(socket) => registry.hands_over(seat, way, carried, socket).await,
             Err(_) => {
                 seat.lacks_descriptor();
-                // The others' are free again soon.
+                // Descriptors become available again soon.
                 sleep(DESCRIPTOR_AGAIN).await;
                 Moved::Back
             }
         }
     }
 
-    /// What it takes along.
+    /// Writes the session's state down.
     ///
     /// # Errors
-    /// Why it stays.
+    /// The reason why it stays.
     fn carried(&self) -> Result<Carried, &'static str> {
-        // Whoever adds a field decides here whether it goes along.
+        // Every new field decides here if it goes along.
         let Session {
             line,
             service: _,
@@ -169,7 +170,7 @@ impl Session {
             txn,
             current: _,
             mode: _,
-            // What it reads there is not older than a gauge of then.
+            // A snapshot probe after the handover is not older than the reads before.
             reads: Reads { marks: _, behind: _, awaited: _, home: _, shelves: _ },
             first: First { probe, names: _, reload: _ },
             unjudged: _,
@@ -202,7 +203,8 @@ impl Session {
         })
     }
 
-    /// A session that was carried here goes on, at this socket of its client's. `None`: it is not one that is understood here.
+    /// Continues a session that was handed over, at this socket of its client. `None`: the state is not
+    /// understood here.
     pub fn of_carried(
         registry: &Rc<Registry>,
         service: &Rc<Service>,
@@ -243,7 +245,7 @@ impl Session {
         Some(Box::new(Session { state, reads, first, ..session }))
     }
 
-    /// It goes on in another process: nothing is said here.
+    /// Ends the session here without a message to its client: it goes on in another process.
     pub(super) fn has_moved(self: Box<Self>) {
         let (line, _counted) = self.leave();
         line.registry.leave(&line.seat);
@@ -255,7 +257,7 @@ fn stays(seat: &Seat, why: &'static str) -> Moved {
     Moved::Back
 }
 
-/// A secret, if there is one. `None`: it is not understood here.
+/// The secret, if there is one. `None`: it is not understood here.
 fn secret_of(carried: Option<CarriedSecret>) -> Option<Option<Secret>> {
     carried.map(CarriedSecret::secret).map_or(Some(None), |secret| secret.map(Some))
 }
@@ -287,7 +289,8 @@ mod tests {
         assert!(Keys::of_bytes(&[7; 63]).is_none());
     }
 
-    /// What version 6 carries. A new program must not read what an old one writes otherwise: whoever changes it raises the version.
+    /// Shape of version 6. A new program must never misread an old one's message: every change of the shape
+    /// raises the version.
     const CARRIED: &str = include_str!("carried_shape.txt");
 
     #[test]

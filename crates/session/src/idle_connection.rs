@@ -1,6 +1,6 @@
-//! The session's own connection at the primary while a statement of the session runs elsewhere. Whoever ends that backend
-//! ends the statement too, wherever it runs; and the backend must not take the session for idle while it is busy elsewhere
-//! (`idle_session_timeout`).
+//! The session's own connection at the primary while its statement runs elsewhere. A termination of that
+//! backend also ends the statement, wherever it runs. The backend must not take the session for idle while it
+//! is busy elsewhere (`idle_session_timeout`).
 
 use super::primary::{Ended, Primary, Told};
 use super::{Line, Session};
@@ -17,28 +17,28 @@ use tokio::time::{Instant, Sleep};
 use wire::tag::back;
 use wire::{Complaint, Step};
 
-/// The backend is woken so often within its limit: it ends a session that is idle this part of the limit late, and never
-/// early.
+/// Number of times that the backend is woken within its limit. The backend ends an idle session late by at
+/// most this part of the limit, and never early.
 const PARTS: u32 = 4;
 
-/// In the middle of a result a standby that its watcher has lost may say nothing for so long. Its connection may stay open
-/// for hours, if it is the network that is cut.
+/// Time for which a standby that its watcher has lost may stay silent in the middle of a result. If the
+/// network is cut, its connection may stay open for hours.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Keeps a backend from taking its session for idle.
 ///
-/// Invariant: while there is something that the backend has not heard of, `timer` is there, and is due a part of the limit
-/// after the backend was last spoken to.
+/// Invariant: while the session is busy unnoticed by the backend, `timer` is set, and is due a part of the
+/// limit after the last message to the backend.
 #[derive(Default)]
 pub(super) struct Awake {
-    /// How long it may hear nothing while the session is busy.
+    /// Maximum silence towards the backend while the session is busy.
     every: Option<Duration>,
     spoken: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Awake {
-    /// It is spoken to. When that is over its clock begins anew.
+    /// Records a message to the backend. The backend's idle clock starts again when the message is processed.
     pub(super) fn spoken(&mut self) {
         if self.every.is_some() {
             self.spoken = Some(Instant::now());
@@ -46,7 +46,7 @@ impl Awake {
         }
     }
 
-    /// The session does something of which it does not hear.
+    /// Records that the session is busy without the backend's knowledge.
     fn busy(&mut self) {
         let Some(every) = self.every.filter(|_| self.timer.is_none()) else { return };
         let due = self.spoken.map_or_else(Instant::now, |spoken| spoken + every);
@@ -59,12 +59,12 @@ impl Awake {
 }
 
 impl Primary {
-    /// The backend ends the session when it is idle for `limit`.
+    /// Sets the backend's limit for an idle session.
     pub(super) fn ends_when_idle_for(&mut self, limit: Option<Duration>) {
         self.awake.every = limit.map(|limit| limit / PARTS);
     }
 
-    /// Wakes the backend when that is due. `busy`: the session goes on doing something of which it does not hear.
+    /// Wakes the backend when that is due. `busy`: the session is still busy without the backend's knowledge.
     pub(super) fn poll_awake(&mut self, busy: bool, cx: &mut Context<'_>) {
         if busy {
             self.awake.busy();
@@ -78,10 +78,10 @@ impl Primary {
         }
     }
 
-    /// Ready when the backend has ended the session and said so. What it says stays unread.
+    /// Completes when the backend has ended the session with a message, which stays unread.
     fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_awake(true, cx);
-        // A connection that breaks off without a word is no end of the session.
+        // A connection that breaks off without a message is no end of the session.
         while self.peer.unread().len() < GATHERED_BYTES
             && matches!(self.peer.poll_fill(cx), Poll::Ready(Ok(())))
         {}
@@ -90,7 +90,7 @@ impl Primary {
         if ended { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// What is unread has a FATAL in it.
+    /// True if the unread input contains a FATAL error.
     pub(super) fn has_said_farewell(&self) -> bool {
         let (unread, mut splitter) = (self.peer.unread(), self.peer.splitter);
         let mut at = 0;
@@ -112,14 +112,14 @@ impl Primary {
 }
 
 impl Line {
-    /// The primary has ended the session: the client hears it in its words.
+    /// Forwards to the client that the primary has ended the session, in the primary's words.
     pub(super) fn hear_farewell(&mut self) -> Ended {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         self.poll_primary(&mut cx).err().unwrap_or(Ended::PrimaryLost(Told::ByPrimary))
     }
 }
 
-/// Completes when a standby has been silent for too long from now on, if it is one.
+/// Completes when a standby has been silent for too long from now on; never for the primary.
 async fn is_silent(cluster: &Cluster, at: Option<(StandbyId, Incarnation)>) {
     match at {
         Some(at) => cluster.standby_lost_for(at, SILENCE_LIMIT).await,
@@ -128,8 +128,8 @@ async fn is_silent(cluster: &Cluster, at: Option<(StandbyId, Incarnation)>) {
 }
 
 impl Session {
-    /// A standby's answer to what it was asked. `None`: the primary has ended the session, or its client has left, and the
-    /// statement is cancelled; so it is when a refresh lets it go.
+    /// Waits for a standby's answer. `None`: the primary has ended the session, or its client has
+    /// disconnected, or a refresh takes the connection. The statement is then cancelled.
     pub(super) async fn answered(
         &mut self,
         at: (StandbyId, Incarnation),
@@ -138,7 +138,7 @@ impl Session {
         let (service, running) = (self.service.clone(), self.line.seat.running.clone());
         let there = asked.cancel.clone();
         let (cluster, pass) = (self.service.cluster.clone(), self.current.there.pass);
-        // Without a connection nobody is idle there.
+        // A detached session has no backend that could take it for idle.
         let limit = self.state.idle_limit().filter(|_| !self.line.away);
         let Line { client, primary, .. } = &mut self.line;
         primary.ends_when_idle_for(limit);
@@ -159,13 +159,13 @@ impl Session {
             self.is_broken(why);
         }
         if matches!(answered, None | Some(Err(Failed::LetGo))) {
-            // The connection is held until then: the request might come before the statement.
+            // The connection is held until then: the request might arrive before the statement.
             tokio::task::spawn_local(there.until_over(async move { drop(answer.await) }));
         }
         answered
     }
 
-    /// Hands a standby's answer to the client and streams what is missing.
+    /// Sends a standby's answer to the client and streams the rest of it.
     pub(super) async fn handed_out(&mut self, answer: Answer) -> Result<(Box<Standby>, Ending), CutOff> {
         let running = self.line.seat.running.clone();
         let there = answer.standby().cancel.clone();
@@ -202,7 +202,8 @@ impl Session {
         delivered
     }
 
-    /// The replica at which the statement ran has found that what it keeps is broken: nobody reads the database there any more.
+    /// Reports that the replica of the statement has found its data broken: no session reads the database
+    /// there any more.
     fn is_broken(&self, why: &str) {
         let (Some((replica, ..)), Some(of)) = (self.current.there.ran_at, self.database.id()) else { return };
         self.service.cluster.fed_broken(replica, of, why);

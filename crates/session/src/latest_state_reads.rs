@@ -1,5 +1,5 @@
-//! Where the design has reads wait for a replica that shows the whole latest state, and the primary is there for those who
-//! write: single reads, and transactions that are declared to read only.
+//! Reads that wait for a replica with the whole latest state, for designs that keep the primary for writers:
+//! single reads, and transactions that are declared READ ONLY.
 
 use super::Session;
 use super::consort_settings::cancelled;
@@ -10,15 +10,15 @@ use transaction::Placed;
 use wire::Problem;
 
 impl Session {
-    /// Reads wait for replicas.
+    /// True if reads wait for replicas.
     pub(super) fn reads_wait(&self) -> bool {
         self.mode.reads_wait
     }
 
-    /// One read outside a block.
+    /// Runs one read outside a block.
     pub(super) async fn read_whole(&mut self, leaving: &Leaving) {
         let cluster = self.service.cluster.clone();
-        let limit = cluster.setup().wait_limit;
+        let limit = cluster.setup().replica_wait_timeout;
         match transaction::read_whole(&cluster, self, &leaving.question, limit).await {
             Ok(ended) => self.read_ended(ended, leaving),
             Err(reason) => {
@@ -30,13 +30,14 @@ impl Session {
         }
     }
 
-    /// Opens the snapshot of a whole transaction, or says why it runs at the primary.
+    /// Opens the snapshot of a whole transaction, or returns the reason why it runs at the primary.
     ///
-    /// Errors: why no replica showed in time what it must see, where it waits for that.
+    /// # Errors
+    /// The reason why no replica showed the required state in time, in designs that wait for it.
     pub(super) async fn open_for_all(&mut self, question: &Question) -> Result<Placed<Cluster>, Reason> {
         let cluster = self.service.cluster.clone();
         if self.reads_wait() {
-            let limit = cluster.setup().wait_limit;
+            let limit = cluster.setup().replica_wait_timeout;
             return transaction::snapshot_whole(&cluster, self, question, limit).await;
         }
         Ok(match transaction::snapshot(&cluster, self, question).await {
@@ -45,7 +46,7 @@ impl Session {
         })
     }
 
-    /// What the client hears instead of an answer.
+    /// Error for the client of a read that waited in vain.
     pub(super) fn waited_in_vain(&self, reason: Reason) -> Problem {
         if self.line.seat.running.is_cancelled() {
             return cancelled();
@@ -53,15 +54,15 @@ impl Session {
         if reason == Reason::LetGo {
             return let_go();
         }
-        Problem::error("40001", format!("no replica came in time to what the statement must see: {reason}"))
-            .hint("Run it again, or choose a level with SET consort.consistency at which it may see less.")
+        Problem::error("40001", format!("no replica caught up in time (replica_wait_timeout): {reason}"))
+            .hint("Run it again, or choose a weaker level with SET consort.consistency.")
     }
 }
 
-/// What a client hears whose reads have held a refresh back for as long as they may.
+/// Error for a client whose reads have delayed a refresh for the maximum time.
 pub(super) fn let_go() -> Problem {
-    Problem::error("40001", "what was read kept its replica from the latest state for too long").hint(
-        "Run the transaction again. It may read for half of wait_limit while there is something new; SET \
-         consort.consistency = 'primary' has statements read at the primary.",
+    Problem::error("40001", "reads delayed their replica for too long (replica_wait_timeout)").hint(
+        "Run the transaction again. While changes wait, it may read for half of replica_wait_timeout. \
+         SET consort.consistency = 'primary' runs its reads at the primary.",
     )
 }

@@ -1,8 +1,9 @@
-//! One client's session: its requests, one after the other; what each of them may touch; and where it runs.
+//! One client's session: its requests, one after the other, the data that each of them may touch, and the
+//! server where it runs.
 //!
-//! The path of a request: `line` cuts it out of the client's stream, `understand` says what it is, `Session::answer`
-//! gives it to the flow that its kind demands (`transaction::read`, `transaction::write`, the flows of a block), and
-//! `flows` does what the flow decides: at a standby, or over the line to the primary.
+//! The path of a request: `relay` cuts it out of the client's stream, and `request_analysis` analyses it.
+//! `Session::answer` passes it to the flow of its kind (`transaction::read`, `transaction::write`, the flows
+//! of a block). `flows` carries out the flow's decisions: at a standby, or over the line to the primary.
 
 mod attach_commands;
 mod batch_head;
@@ -81,7 +82,7 @@ const IN_BLOCK: Reason = Reason::Stay("in_block");
 const RENAMED: Reason = Reason::Stay("session_renamed");
 /// A block that could have run at a standby has begun at the primary.
 const ISOLATION: Reason = Reason::Stay("isolation");
-/// The commits of the database are not followed: what runs there is not noted.
+/// The commits of the database are not followed: writes there are not recorded.
 const NOT_FOLLOWED: Reason = Reason::DatabaseNotFollowed;
 
 /// One client's session.
@@ -101,14 +102,14 @@ pub struct Session {
     unjudged: Unjudged,
     shares: transaction_pooling::Shares,
     times: Times,
-    /// An error was answered: what comes up to the Sync is thrown away.
+    /// An error was answered: input up to the Sync is discarded.
     skipping: bool,
     words: Rc<Words>,
     ended: Option<Ended>,
 }
 
 impl Session {
-    /// The session of a client that was let in.
+    /// Creates the session of a client that was admitted.
     pub fn new(line: Line, service: Rc<Service>, startup: &Startup, wish: Wish) -> Session {
         let state = SessionState::new(startup, &mut service.interner.borrow_mut());
         let backend = Backend { pid: line.primary.key.pid, started_us: 0 };
@@ -137,7 +138,8 @@ impl Session {
         session
     }
 
-    /// The same of one that needs no connection at the primary to begin: others have shown how it begins.
+    /// Creates a session that needs no connection at the primary to begin: earlier log-ins have shown its
+    /// initial state.
     pub fn greeted(
         line: Line,
         service: Rc<Service>,
@@ -149,11 +151,11 @@ impl Session {
         Session { state: known.another(startup), ..session }
     }
 
-    /// The whole life of a session: requests until somebody leaves.
+    /// Runs the session: requests until one side ends it.
     pub async fn run(mut self: Box<Self>) {
         let mut request = None;
         let ended = loop {
-            // What it takes to answer has a place of its own: a session that waits owns none.
+            // The future of an answer has its own allocation: a waiting session has none.
             if let Err(ended) = Box::pin(self.answer_and_rest(request.take())).await {
                 break ended;
             }
@@ -181,19 +183,20 @@ impl Session {
         Box::pin(line.end(ended)).await;
     }
 
-    /// Nothing is left of it but the line, and what it counts among until that has ended.
+    /// Drops the session except for its line, and its membership in the pool, which ends with the line.
     fn leave(self: Box<Self>) -> (Line, Member) {
         let Session { line, txn, who: Who { pool, .. }, .. } = *self;
-        // Whatever was in doubt stays so until the backend is gone, and the turn with it.
+        // An in-flight write set stays until the backend has ended, and the commit turn as well.
         drop(txn);
         (line, pool)
     }
 
-    /// Answers, if there is a request, and gives back what it does not need until the next one.
+    /// Answers a request, if there is one, and frees everything that the session does not need until the next
+    /// one.
     async fn answer_and_rest(&mut self, request: Option<Request>) -> Result<(), Ended> {
         if let Some(request) = request {
             let request = self.as_it_has_come(request)?;
-            // Nothing that was let through before can come behind this: sessions end before another one trusts its own.
+            // No result admitted earlier can follow this: sessions end before another Consort trusts its own.
             if self.service.cluster.serves_nobody() {
                 return Err(Ended::MayNotLead);
             }
@@ -215,19 +218,20 @@ impl Session {
         self.take_name().await
     }
 
-    /// A part of a batch has run, or has failed, whose Sync is still to come.
+    /// True if a part of a batch has run, or has failed, and its Sync is still to come.
     fn is_amid_a_batch(&self) -> bool {
         self.skipping || self.current.flushed
     }
 
-    /// Reads of this session may be proven while the primary is away: nothing of it is there alone.
+    /// True if reads of this session may be proven while the primary is unreachable: no state of the session
+    /// lives there alone.
     fn can_go_on_alone(&self) -> bool {
         self.state.block() == BlockStatus::Idle
             && self.state.may_leave().is_ok()
             && self.service.cluster.scheduler().writers() == Writers::ThroughConsort
     }
 
-    /// One request, from its first byte to its last answer.
+    /// Answers one request, from its first byte to its last answer.
     async fn answer(&mut self, request: Request) -> Result<(), Ended> {
         self.begin_request(request);
         if self.txn.snapshot().is_some() {
@@ -298,15 +302,16 @@ impl Session {
         self.line.send().await
     }
 
-    /// The next request has come. What it says is read later, and what the one before said is not its.
+    /// Begins the next request. Its content is read later; the content of the request before no longer
+    /// counts.
     fn begin_request(&mut self, request: Request) {
         self.current.begin(request, self.line.seat.held());
-        // Who notifies may have written before: what is read now must not be older.
+        // The notifying session may have written before: reads from now on must show that.
         self.reads.behind |= std::mem::take(&mut self.line.has_heard);
         self.says_nothing();
     }
 
-    /// Asks what must be known in a block: in it there is no more place for a question.
+    /// Runs the internal queries that must precede a block: inside it there is no room for them.
     async fn ask_before_a_block(&mut self, todo: &Todo) -> Result<(), Ended> {
         if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
             return Ok(());
@@ -320,7 +325,7 @@ impl Session {
         Ok(())
     }
 
-    /// What must be done before DDL commands that fire no event trigger, or that need a database for themselves.
+    /// Prepares for DDL commands that fire no event trigger, or that need a database for themselves.
     async fn before_commands(&mut self, todo: &Todo, made: &[Name]) -> Vec<Hold> {
         let (Todo::Utility(statements) | Todo::Several(Several { statements, .. })) = todo else {
             return Vec::new();
@@ -341,7 +346,7 @@ impl Session {
                 }
             }
         }
-        // Inside a block nobody sees anything of it before the commit.
+        // Inside a block, other sessions see nothing of it before the commit.
         let may_commit = self.may_commit(todo);
         if let Some(at) = self.txn.at_primary()
             && at.changes_everywhere
@@ -354,7 +359,7 @@ impl Session {
         holds
     }
 
-    /// Whether the request may end a transaction with a commit.
+    /// True if the request may end a transaction with a commit.
     fn may_commit(&self, todo: &Todo) -> bool {
         let block = self.state.block();
         match todo {
@@ -367,7 +372,7 @@ impl Session {
         }
     }
 
-    /// A statement that its tree explains.
+    /// Runs a statement that has a query tree.
     async fn one(&mut self, plan: Plan) -> Result<(), Ended> {
         self.current.is_read = matches!(plan, Plan::Leaves(_) | Plan::Stays(_));
         let in_block = self.state.block() != BlockStatus::Idle;
@@ -390,7 +395,7 @@ impl Session {
         match plan {
             Plan::Leaves(leaving) if !self.keeps_its_names().await? => {
                 self.pay_begin().await?;
-                // While that was asked, what it reads may have become something that writes.
+                // During that wait, the read may have become a statement that writes.
                 if leaving.catalog == self.database.version() {
                     self.stays(RENAMED).await;
                 } else {
@@ -400,7 +405,7 @@ impl Session {
             Plan::Leaves(_)
                 if first && self.state.read_only_snapshot() && self.line.statements.any_otherwise() =>
             {
-                // Away from the primary that statement would be refused, and the block is likely to use it again.
+                // A standby would refuse that statement, and the block is likely to use it again.
                 self.pay_begin().await?;
                 self.quiet(PARSED_OTHERWISE).await;
             }
@@ -431,12 +436,12 @@ impl Session {
         Ok(())
     }
 
-    /// Runs at the primary what is proven to write nothing.
+    /// Runs at the primary a statement that is proven to write nothing.
     async fn quiet(&mut self, reason: Reason) {
         transaction::Session::at_primary(self, reason).await;
     }
 
-    /// Runs at the primary a statement whose tree says that it writes nothing.
+    /// Runs at the primary a statement whose tree shows that it writes nothing.
     async fn stays(&mut self, reason: Reason) {
         self.draws_there(reason);
         match (self.txn.block(), self.database.id()) {
@@ -449,7 +454,7 @@ impl Session {
         }
     }
 
-    /// Runs at the primary what may write: outside a block it may commit at once.
+    /// Runs at the primary a statement that may write: outside a block it may commit at once.
     async fn writes(&mut self, mut writing: Writing) {
         self.writes_there();
         self.still_understood(&mut writing.footprint, writing.catalog);
@@ -478,22 +483,23 @@ impl Session {
         }
     }
 
-    /// Puts back a block that a flow has held.
+    /// Puts a block back that a flow has held.
     fn keep_block(&mut self, block: Option<Block<Cluster>>) {
         if let Some(block) = block {
             self.txn.begins().block = Some(block);
         }
     }
 
-    /// What a statement touches is known only under the catalog in which it was understood. Nothing is waited for between
-    /// this and the beginning of the doubt.
+    /// Widens the write set to everything if the catalog has changed since the analysis. No await stands
+    /// between this and the start of the in-flight write set.
     fn still_understood(&self, footprint: &mut Footprint, catalog: u64) {
         if catalog != self.database.version() {
             *footprint = Footprint::Everything;
         }
     }
 
-    /// Writes in a database that is not followed: nothing notes what, so that its reads stay until it is over.
+    /// Runs a write in a database that is not followed. The write set is not recorded, so reads stay at the
+    /// primary until it is over.
     async fn unnoted(&mut self, reason: Reason) {
         let backend = self.who.backend;
         let begin = || Early::begin(&self.service.cluster, &self.database, backend);
@@ -501,7 +507,7 @@ impl Session {
         self.quiet(reason).await;
     }
 
-    /// A statement that is no tree's matter: the ends of blocks, settings, DDL.
+    /// Runs a statement without a query tree: the end of a block, a setting, DDL.
     async fn utility(&mut self, statements: Rc<[Statement]>) {
         self.current.statements = statements.clone();
         let Some(Statement { what: What::Utility(utility), .. }) = statements.first() else {
@@ -538,7 +544,8 @@ impl Session {
         }
     }
 
-    /// Several statements in one request, or something that is not understood: they may end a block and begin another.
+    /// Runs several statements in one request, or a text that is not understood: they may end a block and
+    /// begin another.
     async fn several(&mut self, mut several: Several) {
         if let Some(dirt) = several.dirt {
             self.state.dirtied(dirt);
@@ -568,14 +575,14 @@ impl Session {
         }
     }
 
-    /// Notes in a block what was or will be written, without sending anything.
+    /// Records in a block a past or future write set, without sending anything.
     async fn note(&mut self, block: &mut Block<Cluster>, footprint: &Footprint, locks_out_readers: bool) {
         let request = self.current.request.take();
         block.write(self, footprint, locks_out_readers, self.current.reason).await;
         self.current.request = request;
     }
 
-    /// After the last answer: the block that the session is in now, if any.
+    /// Updates the block after the last answer: the one that the session is in now, if any.
     async fn settle(&mut self) {
         self.current.request = None;
         let standing = match self.line.primary.status {
@@ -591,7 +598,7 @@ impl Session {
             if self.current.begins_block() {
                 self.block_is_told();
             } else {
-                // It began amid other statements: nobody knows what it has done so far.
+                // The block began among other statements: its write set so far is unknown.
                 self.note(&mut block, &Footprint::Everything, true).await;
             }
             self.txn.begins().block = Some(block);
@@ -601,7 +608,8 @@ impl Session {
         }
     }
 
-    /// A request was cancelled before anything of it was done. A transaction whose BEGIN is owed fails with it.
+    /// Answers a request that was cancelled before any part of it was done. A transaction with a deferred
+    /// BEGIN fails with it.
     async fn cancelled(&mut self, request: Request) -> Result<(), Ended> {
         self.current.meant.meanings.clear();
         self.fail_owed();
@@ -612,10 +620,10 @@ impl Session {
         self.line.send().await
     }
 
-    /// Refuses a request that would have to be split between us and the primary.
+    /// Refuses a request that would have to be split between Consort and the primary.
     fn refuse(&mut self, request: Request, problem: &Problem) {
         if self.replaces_unnamed(request) {
-            // Not even an earlier one is what the client would bind now.
+            // The client would not mean an earlier unnamed statement either.
             self.line.statements.query_ran_elsewhere();
         }
         self.line.client.consume(request.bytes);
@@ -623,13 +631,13 @@ impl Session {
         let out = self.line.client.out();
         out.problem(problem);
         if request.kind.goes_on() {
-            // Its Sync is still to come, or the rest of what is longer than is held.
+            // The Sync is still to come, or the rest of a message longer than the buffer.
             (self.skipping, self.current.flushed) = (true, false);
         } else {
             out.ready(status);
         }
     }
-    /// Whether the client has another unnamed statement behind this request, or none.
+    /// True if the client has another unnamed statement after this request, or none.
     fn replaces_unnamed(&self, request: Request) -> bool {
         let (bytes, mut splitter) = (self.line.bytes(request), self.line.client.splitter);
         let mut at = 0;

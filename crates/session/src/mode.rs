@@ -1,4 +1,5 @@
-//! The design's demands on a session. A session looks them up once, since a design never changes while a process runs.
+//! The design's demands on a session. A session looks them up once, because a design never changes while a
+//! process runs.
 
 use super::reported_statements::Before;
 use cluster::Cluster;
@@ -37,7 +38,7 @@ impl Mode {
         Mode { reads_wait: cluster.reads_wait(), commits }
     }
 
-    /// Returns whether the scheduler orders transactions before the servers execute them.
+    /// True if the scheduler orders transactions before the servers execute them.
     pub(super) fn is_ordered(&self) -> bool {
         matches!(self.commits, Commits::Ordered { .. })
     }

@@ -1,15 +1,16 @@
-//! A session that shares connections and listens (LISTEN): it hears over the listening connection of its database, and keeps no
-//! connection for that. What it listens to, the server alone decides: while the session has a connection, that listens too, so
-//! that whatever LISTEN, UNLISTEN, DISCARD ALL, a rollback or code does there is what one server does, and
-//! `pg_listening_channels()` is right. Behind each transaction it is asked.
+//! A pooled session that listens (LISTEN). Notifications reach it over the listening connection of its
+//! database, so that it is not pinned. The server alone decides to which channels it listens. While the
+//! session is attached, its connection listens too. So LISTEN, UNLISTEN, DISCARD ALL, a rollback or code have
+//! the same effect as at one server, and `pg_listening_channels()` is right. After each transaction the
+//! session queries the channels.
 //!
 //! ```text
-//!   comes            LISTEN what the session hears; the listening connection comes up
-//!   a transaction    what is notified is kept, and so is its ReadyForQuery
-//!   its end          if something was notified: the listening connection comes up to that. Then the client hears it, and
-//!                    that its transaction is over
-//!   a read leaves    before: the listening connection comes up, and the client hears what was notified
-//!   leaves           what does it listen to? UNLISTEN *; if there is something new, it passes (`listening/mod.rs`)
+//!   attaches         LISTEN to the session's channels; the listening connection catches up
+//!   a transaction    notifications are kept, and so is its ReadyForQuery
+//!   its end          if there are notifications: the listening connection catches up to them. Then the
+//!                    client receives them, and then that its transaction is over
+//!   offloaded read   before: the listening connection catches up, and the client receives the notifications
+//!   detaches         query the channels; UNLISTEN *; for new channels a pass (`listening/mod.rs`)
 //! ```
 
 use super::{Ended, Session};
@@ -20,17 +21,17 @@ use session_state::Dirt;
 use std::rc::Rc;
 use wire::{Answers, Complaint, Frame, Problem, Status};
 
-/// What PostgreSQL says of a statement that was cancelled.
+/// SQLSTATE of a cancelled statement.
 const CANCELLED: &[u8] = b"57014";
 
-/// Who listens to more keeps its connection.
+/// Maximum number of channels of a session that is not pinned.
 const MOST_CHANNELS: usize = 256;
 
-/// What the session's process listens to.
+/// Query for the channels to which the session's backend listens.
 const CHANNELS: &str = "SELECT pg_catalog.pg_listening_channels()";
 
 impl Session {
-    /// Its connection listens to what the session hears, before anything runs there.
+    /// Makes the attached connection listen to the session's channels, before a statement runs there.
     pub(super) async fn listen_there(&mut self) -> Result<(), Ended> {
         let line = &mut self.line;
         let Some(ear) = line.ear.clone() else { return Ok(()) };
@@ -43,7 +44,8 @@ impl Session {
             line.primary.ask(&format!("LISTEN {}", quoted(&channel)));
         }
         let seat = self.line.seat.clone();
-        // If that cannot come up, the session has been told to go, and does so behind this request.
+        // If the listening connection cannot catch up, the session has a signal to end, and ends after this
+        // request.
         let both = async { tokio::join!(self.all_asked(), ear.come_up()).0 };
         match unless_sent_away(&seat, both).await? {
             None => Ok(()),
@@ -51,9 +53,10 @@ impl Session {
         }
     }
 
-    /// Its connection does not listen to all that the session hears, because of this error: nothing runs there.
+    /// Handles the error that the connection does not listen to all of the session's channels: no statement
+    /// runs there.
     async fn listens_in_part(&mut self, error: &[u8]) -> Result<(), Ended> {
-        // Another cancel request is not to meet this.
+        // No other cancel request may hit this statement.
         let unreached = self.line.seat.running.clone().unreached().await;
         self.line.primary.ask("UNLISTEN *");
         let failed = self.all_asked().await?;
@@ -62,38 +65,40 @@ impl Session {
             self.line.primary.notified.listens = false;
             let is_cancelled =
                 Frame::new(error).is_ok_and(|frame| Complaint::read(&frame).sqlstate() == CANCELLED);
-            // A transaction whose BEGIN is owed has not begun there.
+            // A transaction with a deferred BEGIN has not begun there.
             let is_between = self.line.status() == Status::Idle || self.txn.is_owed();
             if is_cancelled && is_between {
                 return Err(Ended::Cancelled);
             }
         }
-        let problem = Problem::fatal("08006", "a connection at the primary does not listen for the session");
+        let problem = Problem::fatal("08006", "cannot listen for the session at the primary");
         self.line.client.out().problem(&problem);
         Err(Ended::NoServer)
     }
 
-    /// All that was asked is answered: the last error, if something failed.
+    /// Waits for all answers. Returns the last error, if a query failed.
     async fn all_asked(&mut self) -> Result<Option<Vec<u8>>, Ended> {
         self.line.primary.own_error();
         self.line.settled().await?;
         Ok(self.line.primary.own_error())
     }
 
-    /// What was asked behind a transaction has failed, by a late cancel request: the session keeps its connection, and what that
-    /// listens to is asked again behind the next one.
+    /// Pins the session for now: a late cancel request has failed the query for its channels. The query is
+    /// repeated after the next transaction.
     fn listens_here_for_now(&mut self) {
         self.state.dirtied(Dirt::Listen);
     }
 
-    /// A probe has found that the session's process listens: for us, and what else there is shows when it is asked.
+    /// Records that a probe has found the session's backend listening: for Consort, and a query shows if the
+    /// client has other channels.
     pub(super) fn listens_for_us(&mut self) {
         if self.line.primary.notified.listens {
             self.state.hears_elsewhere();
         }
     }
 
-    /// The end of a transaction at a connection that listens: its client hears what was notified by then, and that it is over.
+    /// Ends a transaction at a connection that listens: the client receives the notifications up to then, and
+    /// then that the transaction is over.
     pub(super) async fn hear_and_be_ready(&mut self) -> Result<(), Ended> {
         if !self.line.primary.notified.take_ready() {
             return Ok(());
@@ -104,7 +109,8 @@ impl Session {
         heard
     }
 
-    /// Before a read that leaves: at one server its client would hear, no later than of its end, what was notified before it asked.
+    /// Delivers notifications before an offloaded read. At one server the client would receive, at the latest
+    /// with the end of the read, every notification from before the read.
     pub(super) async fn hear_before_it_reads(&mut self) -> Result<(), Ended> {
         let Some(ear) = self.line.ear.clone() else { return Ok(()) };
         unless_sent_away(&self.line.seat, comes_up(&ear)).await?;
@@ -131,7 +137,7 @@ impl Session {
             ear.are_own(own, pid);
         }
         if self.state.listens() || ear.has_heard() || !self.line.primary.notified.kept().is_empty() {
-            // It hears nothing of what it has ceased to listen to.
+            // Channels that the session has left bring no more notifications.
             self.hear_elsewhere().await?;
         }
         while self.line.hear() {
@@ -140,9 +146,10 @@ impl Session {
         Ok(())
     }
 
-    /// Behind a transaction: what the session's connection listens to is heard elsewhere from now on, if that can be.
+    /// Moves the session's channels from its connection to the listening one, after a transaction, if that is
+    /// possible.
     pub(super) async fn hear_elsewhere(&mut self) -> Result<(), Ended> {
-        // What is heard elsewhere is UTF-8.
+        // Notifications on the listening connection are UTF-8.
         let utf8 = self.state.text_is_plain("\u{e9}".as_bytes());
         let is_known = !self.state.listens() || self.shares.listens_here == Some(utf8);
         if is_known && !self.line.primary.notified.listens {
@@ -169,7 +176,8 @@ impl Session {
         }
     }
 
-    /// What it listens to is heard elsewhere: its connection need not listen, and nothing that it hears is the client's.
+    /// Ends listening at the attached connection: the listening one has the channels, and notifications here
+    /// are not for the client.
     async fn listen_here_no_more(&mut self, unlisten: &str) -> Result<(), Ended> {
         self.line.primary.ask(unlisten);
         let failed = self.all_asked().await?.is_some();
@@ -182,7 +190,7 @@ impl Session {
         Ok(())
     }
 
-    /// What it listens to is heard elsewhere already.
+    /// Handles channels that the listening connection has already.
     async fn hear_the_same(&mut self, there: Names) -> Result<(), Ended> {
         self.listen_here_no_more("UNLISTEN *").await?;
         if there.is_empty() {
@@ -193,7 +201,7 @@ impl Session {
         Ok(())
     }
 
-    /// Goes over from its connection to the listening one, or back: `leaves`.
+    /// Passes from the attached connection to the listening one, or back: `leaves`.
     async fn pass(&mut self, there: Names, heard: &Names, leaves: bool) -> Result<(), Ended> {
         let new = || self.service.listeners.ear(self.database.name(), &self.line.seat);
         let ear = self.line.ear.clone().unwrap_or_else(new);
@@ -204,7 +212,7 @@ impl Session {
             Err(_) if self.line.ear.is_some() => return Err(Ended::SentAway(Leave::Unheard)),
             Err(error) => {
                 let database = self.database.name();
-                tracing::warn!(database, %error, "a session that listens keeps its connection: nothing else can listen for it");
+                tracing::warn!(database, %error, "cannot listen on the shared connection; the session stays pinned");
                 self.shares.listens_here = Some(leaves);
                 return Ok(());
             }
@@ -229,7 +237,7 @@ impl Session {
         self.come_back(&ear, &there).await
     }
 
-    /// It could not go over, by a late cancel request, and tries again behind its next transaction.
+    /// Postpones the pass, which a late cancel request has failed, until after the next transaction.
     fn passes_later(&mut self) -> Result<(), Ended> {
         if self.line.ear.is_none() {
             let notified = &mut self.line.primary.notified;
@@ -237,7 +245,7 @@ impl Session {
             let (told, pid) = (notified.told.unwrap_or_default(), self.line.primary.key.pid);
             let kept = self.line.primary.notified.take_kept();
             let out = self.line.client.out();
-            // Others pass meanwhile.
+            // Other sessions pass meanwhile.
             for notification in kept.iter().filter(|notification| &*notification.channel != PASS.as_bytes()) {
                 notification.write(out, notification.pid == pid, told);
             }
@@ -246,7 +254,7 @@ impl Session {
         Ok(())
     }
 
-    /// It hears over its connection again.
+    /// Moves the session back to listening at its own connection.
     async fn come_back(&mut self, ear: &Ear, there: &Names) -> Result<(), Ended> {
         self.line.primary.ask(&format!("UNLISTEN {PASS}"));
         if self.all_asked().await?.is_some() {
@@ -265,12 +273,12 @@ impl Session {
     }
 }
 
-/// Waits until it has come up. Else its session must go.
+/// Waits until the listening connection has caught up. If it cannot, the session must end.
 async fn comes_up(ear: &Ear) -> Result<(), Ended> {
     ear.come_up().await.map_err(|_| Ended::SentAway(Leave::Unheard))
 }
 
-/// Waits for something, no longer than the session may stay.
+/// Waits for a future, until the session must end at the latest.
 async fn unless_sent_away<T>(
     seat: &Seat,
     something: impl Future<Output = Result<T, Ended>>,

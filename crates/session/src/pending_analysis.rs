@@ -1,6 +1,6 @@
-//! What ran in a session before its tree was known, kept until the trees are there. Then it is judged: if none of it
-//! changed the session, the session is as known as it seemed, and so are the settings under which something was prepared
-//! meanwhile.
+//! Statements that ran in a session before their trees were known, kept until the trees are there. If none of
+//! them changed the session, its state counts as known, and so do the settings under which statements were
+//! prepared meanwhile.
 
 use super::Session;
 use super::request_analysis::Todo;
@@ -11,20 +11,20 @@ use order::GaugeNumber;
 use session_state::{Dirt, Settings};
 use statement_analysis::shape::Shape;
 
-/// So many different statements are kept; of more only a probe tells what they did.
+/// Maximum number of different statements kept. With more, only a probe shows their effects.
 const KEPT: usize = 64;
-/// Texts of so many bytes are kept in all.
+/// Maximum total length of the kept texts, in bytes.
 const TEXTS_KEPT_BYTES: usize = 64 * 1024;
 
-/// The statements that wait to be judged.
+/// The statements that wait for their analysis.
 #[derive(Default)]
 pub(super) struct Unjudged {
     ran: Vec<Ran>,
     text_bytes: usize,
-    /// The catalog when the first of them ran, and what names stood for.
+    /// Version of the catalog when the first of them ran, and the meaning of names then.
     catalog: u64,
     names: NamesAt,
-    /// The gauge behind which it is known whether names have changed since.
+    /// The snapshot probe after which it is known if names have changed since.
     wanted: Option<GaugeNumber>,
 }
 
@@ -33,12 +33,12 @@ struct Ran {
     text: String,
     types: Vec<u32>,
     settings: Settings,
-    /// The catalog under which it was asked for.
+    /// Version of the catalog under which the tree was requested.
     asked_under: Option<u64>,
 }
 
 impl Unjudged {
-    /// Keeps a statement that is about to run; `false` if it cannot be judged later.
+    /// Keeps a statement that is about to run. `false`: the statement cannot be judged later.
     pub(super) fn keep(&mut self, statement: Asked<'_>, database: &Database) -> bool {
         if self.ran.is_empty() {
             *self = Unjudged {
@@ -71,33 +71,34 @@ impl Unjudged {
         true
     }
 
-    /// What all of it did to the session, once that can be said; it is kept no longer then.
+    /// The effect of all kept statements on the session, once it is known; they are dropped then.
     pub(super) fn verdict(&mut self, cluster: &Cluster, database: &Database) -> Option<Result<(), Dirt>> {
         if self.ran.is_empty() {
             return None;
         }
         let verdict = if database.names().are_those_of(&self.names) {
             let by = cluster.understanding();
-            // All are looked for: what is not known is asked for.
+            // All are looked up: unknown trees are requested.
             let known: Vec<_> = self.ran.iter_mut().map(|ran| ran.dirties(by, database)).collect();
             match () {
                 () if known.contains(&Ok(Some(true))) => Err(Dirt::Function),
-                // Only a probe tells.
+                // Only a probe shows the effect.
                 () if known.contains(&Err(NoTree)) => Err(Dirt::Unknown),
                 () if known.contains(&Ok(None)) => return None,
                 () if !self.is_catalog_of_then(cluster, database) => return None,
                 () => Ok(()),
             }
         } else {
-            // Its names may have meant something else.
+            // The names may have meant other objects.
             Err(Dirt::Unknown)
         };
         self.ran = Vec::new();
         Some(verdict)
     }
 
-    /// Whether the catalog of today says what names stood for when all of it ran. One that was read later, because the
-    /// database was not followed for a while, does once all has come out that had happened when it was read.
+    /// True if the catalog of today shows the meaning of names at the time when all statements ran. A catalog
+    /// that was read later, because the database was not followed for a while, does so once all changes up to
+    /// its reading have arrived.
     fn is_catalog_of_then(&mut self, cluster: &Cluster, database: &Database) -> bool {
         if self.catalog == database.version() {
             return true;
@@ -120,7 +121,7 @@ impl Ran {
             && self.settings.id() == statement.settings.id()
     }
 
-    /// Whether it may have changed the session, if that is known.
+    /// True if the statement may have changed the session; `None` while its tree is not known.
     fn dirties(&mut self, by: &Understanding, database: &Database) -> Result<Option<bool>, NoTree> {
         let Ran { shape, text, types, settings, asked_under } = self;
         let statement = Asked { shape, text, parameters: types, settings };
@@ -129,7 +130,7 @@ impl Ran {
 }
 
 impl Session {
-    /// Judges what ran before its tree was known, if all the trees are there by now.
+    /// Judges statements that ran before their trees were known, if all trees are there by now.
     pub(super) fn judge(&mut self) {
         if let Some(verdict) = self.unjudged.verdict(&self.service.cluster, &self.database) {
             self.state.judged(verdict.err());
@@ -137,14 +138,14 @@ impl Session {
         }
     }
 
-    /// Under which what the request has parsed is parsed.
+    /// Settings and names under which the statements of the request are parsed.
     pub(super) fn parses_under(&mut self, todo: &Todo) -> Under {
         let names = self.database.names().now(self.current.meant.shown.take());
         let name_changes = self.state.name_changes();
         if !todo.keeps_settings() {
             return Under { names, name_changes, ..Under::default() };
         }
-        // What stands before a name, or holds, for this block alone is gone when the statement is used.
+        // Names and settings that hold for this block alone are gone when the statement is used.
         let now = SettingsAt::of(self.state.settings());
         let settings = self.state.knows_names().then_some(now);
         let if_judged = self.state.knows_names_if_judged().then_some(now);

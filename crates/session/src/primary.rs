@@ -1,7 +1,8 @@
-//! The session's own connection at the primary: what was asked there, which answers are still to come, and the pump that
-//! moves frames both ways until all have come.
+//! The session's own connection at the primary: open requests, outstanding answers, and the pump that moves
+//! frames both ways until all answers have come.
 //!
-//! Answers are forwarded as they are; only those that belong to messages of our own are swallowed, each exactly once.
+//! Answers are forwarded as they are. Only answers to Consort's own messages are swallowed, each exactly
+//! once.
 
 mod answers;
 mod notifications;
@@ -30,54 +31,54 @@ use wire::{
     Target,
 };
 
-/// The name of the statement that asks a question of our own.
+/// Name of the prepared statement of an internal query.
 const QUESTION: &[u8] = b"consort_question";
-/// The rest of a Bind without parameters whose results are text.
+/// Rest of a Bind without parameters whose results are text.
 const NO_VALUES: [u8; 6] = [0; 6];
 
-/// An answer that is still to come, and what it means.
+/// An outstanding answer, and its meaning.
 #[derive(Debug)]
 enum Expect {
-    /// ParseComplete of a statement of the client, and what sending it did to the unnamed one.
+    /// ParseComplete of a statement of the client, and the effect of sending it on the unnamed one.
     Parse(Box<[u8]>, Option<Rc<Statement>>, Option<Undo>),
     /// CloseComplete of a statement of the client.
     Close(Box<[u8]>),
     /// CloseComplete of a portal.
     ClosePortal,
-    /// The end of what answers a Bind, Describe or Execute.
+    /// End of the answer to a Bind, Describe or Execute.
     Answer,
-    /// ParseComplete or CloseComplete of a message of ours, by which the primary learns the unnamed statement: swallowed.
+    /// ParseComplete or CloseComplete of Consort's own transfer of the unnamed statement: swallowed.
     Ours,
-    /// The same for a named statement that a shared connection lacks, or has another of.
+    /// ParseComplete or CloseComplete of Consort's own transfer of a named statement: swallowed.
     Learns(Box<[u8]>),
-    /// What answers a Describe of ours behind the Parse of a named statement: swallowed. `told`: what the client was told of
-    /// it before, if it was.
+    /// Answer to Consort's own Describe after the Parse of a named statement: swallowed. `told`: the earlier
+    /// description that the client received, if it received one.
     Described { name: Box<[u8]>, told: Option<Rc<Described>> },
-    /// All answers to a named statement that the connection learns by itself, up to its ReadyForQuery: swallowed.
+    /// All answers to a separate transfer of a named statement, up to its ReadyForQuery: swallowed.
     Learnt { name: Box<[u8]>, told: Option<Rc<Described>> },
-    /// The end of what answers a Bind or Describe of a statement that is refused: the server does not have it, and the client
-    /// gets this instead.
+    /// End of the answer to a Bind or Describe of a refused statement: the server does not have it, and the
+    /// client receives this error instead.
     Refused(Box<[u8]>),
-    /// CloseComplete of the unnamed portal, which the client takes for gone: swallowed.
+    /// CloseComplete of the unnamed portal, which no longer exists for the client: swallowed.
     PortalGone,
-    /// All answers to a question of our own, up to its ReadyForQuery: swallowed.
+    /// All answers to an internal query, up to its ReadyForQuery: swallowed.
     Question,
-    /// The same to a statement of the client that is parsed and bound and no more: what it would have got is kept.
+    /// All answers to a statement that is only parsed and bound: the client's answer is kept.
     Bound,
-    /// The same to a command of our own that the client's statement needs: what the server remarks is for the client.
+    /// All answers to an internal command: swallowed, except notices, which are for the client.
     Command,
-    /// The whole answer to a request that is asked for ourselves, up to its ReadyForQuery: kept for us. `true`: a Parse or
-    /// Close of ours comes first.
+    /// The whole answer to a request that Consort runs for itself, up to its ReadyForQuery: kept. `true`: a
+    /// Parse or Close of Consort's comes first.
     Aside(bool),
     /// ReadyForQuery for a Sync.
     Synced,
-    /// ReadyForQuery that the client does not get from here: for a Sync of ours behind a part of its batch, or for a
-    /// Query while its block is elsewhere.
+    /// ReadyForQuery that the client does not receive from here: for Consort's own Sync after a part of the
+    /// batch, or for a Query while the block is elsewhere.
     Hushed(Option<Box<[u8]>>),
-    /// ReadyForQuery for a Query or a FunctionCall, the name that it deallocates, and what sending it did to the unnamed
-    /// statement.
+    /// ReadyForQuery for a Query or a FunctionCall, the name that it deallocates, and the effect of sending
+    /// it on the unnamed statement.
     Asked(Option<Box<[u8]>>, Option<Undo>),
-    /// ReadyForQuery for a Query or a Sync, which the client does not get from here; CommandComplete is kept.
+    /// ReadyForQuery for a Query or a Sync, withheld from the client; CommandComplete is kept.
     Withheld,
 }
 
@@ -97,7 +98,7 @@ impl Expect {
         )
     }
 
-    /// What is taken back because the primary has passed over the message.
+    /// The effect to undo because the primary has skipped the message.
     fn undo(self) -> Option<Undo> {
         match self {
             Expect::Parse(.., undo) | Expect::Asked(_, undo) => undo,
@@ -108,41 +109,43 @@ impl Expect {
         }
     }
 
-    /// Its answers are for ourselves.
+    /// True if the answers are for Consort.
     fn is_question(&self) -> bool {
         matches!(self, Expect::Question | Expect::Bound | Expect::Command | Expect::Learnt { .. })
     }
 }
 
-/// What the primary is to bind for its locks.
+/// Statement that the primary is to bind for its locks.
 pub enum ToBind<'a> {
-    /// A statement that it has under this name.
+    /// A statement that the primary has under this name.
     Named(&'a [u8]),
-    /// One that it may not have. `describes`: the client wants to hear of the statement before its values are bound.
+    /// A statement that the primary may not have. `describes`: the client requests a description of the
+    /// statement before its values are bound.
     Text {
-        /// As the client parsed it.
+        /// The statement as the client parsed it.
         statement: &'a Statement,
-        /// See above.
+        /// True if the client requests a description of the statement first.
         describes: bool,
     },
 }
 
-/// What a client's messages are forwarded with: its socket, and its prepared statements.
+/// The client's side of a relay: its socket and its prepared statements.
 pub struct Side<'a> {
     /// The client.
     pub client: &'a mut Peer,
-    /// Its prepared statements.
+    /// Prepared statements of the client.
     pub statements: &'a mut Statements,
     /// Settings that the primary reports.
     pub reported: &'a mut Reported,
 }
 
-/// Settings as the primary reported them last, by name. Clients that share connections share these until one's own differ.
+/// Settings as the primary reported them last, by name. Pooled sessions share one value until a session's own
+/// settings differ.
 #[derive(Clone, Debug, Default)]
 pub struct Reported(pub Rc<Vec<(Vec<u8>, Vec<u8>)>>);
 
 impl Reported {
-    /// The primary reports this. `false`: as before.
+    /// Records a reported setting. `false`: the value is unchanged.
     pub(super) fn note(&mut self, name: &[u8], value: &[u8]) -> bool {
         let place = self.0.iter().position(|(known, _)| known == name);
         match place {
@@ -161,72 +164,73 @@ impl Reported {
 
 /// The session's connection at the primary.
 ///
-/// Invariants: `open` or something expected means that the session is not idle; a Sync that a COPY has taken is not
-/// expected.
+/// Invariants: `open`, or an outstanding answer, means that the session is not idle. A Sync that a COPY has
+/// taken has no outstanding answer.
 pub struct Primary {
     /// The connection.
     pub peer: Peer,
-    /// Where it is.
+    /// Address of the primary.
     pub place: Place,
-    /// Whose it is, who may be sent away.
+    /// Entry of the client, which may be disconnected.
     seat: Rc<Seat>,
-    /// Cancels what it runs.
+    /// Cancel key of the connection.
     pub key: CancelRequest,
-    /// Where the session stands, as the primary said last.
+    /// Transaction status of the session, as the primary reported it last.
     pub status: Status,
     expects: VecDeque<Expect>,
-    /// More of the client's request is to follow.
+    /// More of the client's request follows.
     open: bool,
     /// The primary waits for COPY data.
     copying: bool,
-    /// A message of the extended protocol failed, and the primary passes over all that comes before a Sync.
+    /// A message of the extended protocol failed, and the primary skips all messages before a Sync.
     passes_over: bool,
-    /// What ran elsewhere has taken the unnamed portal away, and the primary has not heard of it.
+    /// A statement that ran elsewhere has closed the unnamed portal, and the primary does not know it.
     portal_gone: bool,
     told: Told,
     seen: Seen,
     pub(crate) notified: Notified,
-    /// Keeps it from taking the session for idle.
+    /// Keeps the backend from taking the session for idle.
     pub(super) awake: Awake,
-    /// What is completed is kept, for comparison.
+    /// Tags of completed commands are kept, for comparison.
     pub(super) keeps_tags: bool,
-    /// It is on its way to the session's settings: what it reports of them is kept, and nobody is told.
+    /// The connection is on its way to the session's settings: its reports of them are kept, and the client
+    /// does not receive them yet.
     pub(super) holds_reports: bool,
 }
 
-/// What was seen of the answers since a request began.
+/// Observations from the answers since a request began.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// So many statements were completed.
+    /// Number of completed statements.
     pub completed: usize,
-    /// Then came an error.
+    /// True if an error followed.
     pub failed: bool,
-    /// Its code.
+    /// SQLSTATE of the error.
     pub sqlstate: Option<[u8; 5]>,
-    /// Settings were reported.
+    /// Settings that were reported.
     pub reported: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The row that answers a question of our own.
+    /// The row that answers an internal query.
     row: Option<Vec<Option<String>>>,
-    /// The first values of the rows that answered all of them.
+    /// First values of the rows that answered all internal queries.
     pub answers: Vec<Option<String>>,
-    /// The answer to a request that was asked for ourselves.
+    /// The answer to a request that Consort ran for itself.
     aside: Vec<u8>,
-    /// What has come of the answer to a Describe of ours.
+    /// The answer to Consort's own Describe, as far as it has come.
     described: Vec<u8>,
-    /// The error that answers it.
+    /// The error that answers an internal query.
     pub error: Option<Vec<u8>>,
-    /// CommandComplete of a request whose completion the client gets later.
+    /// CommandComplete of a request whose completion the client receives later.
     pub withheld: Vec<u8>,
-    /// How many rows the client's last statement was completed with.
+    /// Number of rows in the completion of the client's last statement.
     pub rows: Option<u64>,
-    /// The tags of what was completed, where they are kept.
+    /// Tags of the completed commands, where they are kept.
     pub tags: Vec<Box<[u8]>>,
-    /// The first error's SQLSTATE and message, where tags are kept and it is not too large to be held.
+    /// SQLSTATE and message of the first error, where tags are kept and the error fits the buffer.
     pub complaint: Option<(String, String)>,
 }
 
 impl Primary {
-    /// A connection that is logged in and ready.
+    /// Creates the session's side of a connection that is authenticated and ready.
     pub fn new(peer: Peer, place: Place, key: CancelRequest, seat: Rc<Seat>) -> Primary {
         Primary {
             seat,
@@ -248,13 +252,13 @@ impl Primary {
         }
     }
 
-    /// No connection.
+    /// Creates the state of a detached session, without a connection.
     pub fn nowhere(rooms: &Rooms, seat: Rc<Seat>) -> Primary {
         let peer = Peer::new(Socket::Nowhere, Server, SERVER_HOLD_BYTES, rooms);
         Primary::new(peer, Place::Tcp(String::new(), 0), CancelRequest { pid: 0, secret: Vec::new() }, seat)
     }
 
-    /// A request of this kind begins.
+    /// Begins a request of this kind.
     pub fn begin(&mut self, kind: Kind) {
         self.awake.spoken();
         self.seen.completed = 0;
@@ -262,21 +266,21 @@ impl Primary {
         self.seen.rows = None;
         self.seen.tags.clear();
         self.seen.complaint = None;
-        // What follows in the client's stream belongs to it, whatever it is.
+        // Further input of the client belongs to the request, whatever it is.
         self.open |= kind == Kind::Open;
     }
 
-    /// What was seen of the answers since the last request began.
+    /// Takes the observations since the last request began.
     pub fn seen(&mut self) -> Seen {
         std::mem::take(&mut self.seen)
     }
 
-    /// Asks a question of our own: its answers reach nobody else. It leaves the client's unnamed statement alone.
+    /// Sends an internal query: its answers reach no client. The client's unnamed statement stays as it is.
     pub fn ask(&mut self, question: &str) {
         self.ask_and_expect(question, Expect::Question);
     }
 
-    /// The same; but what the server remarks while it does it is for the client.
+    /// Sends an internal command whose notices are for the client.
     pub fn ask_aloud(&mut self, command: &str) {
         self.ask_and_expect(command, Expect::Command);
     }
@@ -294,15 +298,15 @@ impl Primary {
         self.expects.push_back(expect);
     }
 
-    /// Says something that means nothing, so that the backend does not take the session for idle.
+    /// Sends a message without effect, so that the backend does not take the session for idle.
     pub(super) fn wake(&mut self) {
         self.awake.spoken();
         self.peer.out().sync();
         self.expects.push_back(Expect::Question);
     }
 
-    /// Lets the primary parse a statement of the client, and nothing more: whether it has an error that PostgreSQL finds
-    /// before it runs. A question of our own.
+    /// Has the primary parse a statement of the client, and nothing more, as an internal query. Shows if the
+    /// statement has an error that PostgreSQL finds before execution.
     pub fn ask_parse(&mut self, statement: &Statement) {
         let out = self.peer.out();
         parse_question(out, &statement.text, &statement.types);
@@ -312,9 +316,10 @@ impl Primary {
         self.expects.push_back(Expect::Question);
     }
 
-    /// Lets the primary bind a statement of the client, and parse it before unless it has it: it takes the locks that running
-    /// it would take, and runs nothing. `values` is what stands behind the names in the client's Bind. A question of our own.
-    /// Its portal takes the place of the client's unnamed one, as it would if it ran.
+    /// Has the primary bind a statement of the client, and parse it before if the primary lacks it, as an
+    /// internal query. The Bind takes the locks of an execution, and executes nothing. `values` is the rest
+    /// of the client's Bind after the names. The portal replaces the client's unnamed one, as an execution
+    /// would.
     pub fn ask_bound(&mut self, what: &ToBind<'_>, values: Option<&[u8]>) {
         let out = self.peer.out();
         let values = values.unwrap_or(&NO_VALUES);
@@ -338,7 +343,7 @@ impl Primary {
         self.expects.push_back(Expect::Bound);
     }
 
-    /// Asks whether there is a prepared statement of this name: an error says that there is none.
+    /// Queries the existence of a prepared statement with this name: an error means that there is none.
     pub fn ask_described(&mut self, name: &[u8]) {
         let out = self.peer.out();
         out.describe(Target::Statement, name);
@@ -347,33 +352,33 @@ impl Primary {
         self.expects.push_back(Expect::Question);
     }
 
-    /// The first values of the rows that answered questions of our own.
+    /// Takes the first values of the rows that answered internal queries.
     pub fn answers(&mut self) -> Vec<Option<String>> {
         std::mem::take(&mut self.seen.answers)
     }
 
-    /// How many rows the client's statement was completed with.
+    /// Number of rows in the completion of the client's statement.
     pub fn rows(&self) -> Option<u64> {
         self.seen.rows.filter(|_| !self.seen.failed)
     }
 
-    /// It has ended the connection, in words that are the client's.
+    /// True if the primary has ended the connection with a message, which is for the client.
     pub fn has_told_farewell(&self) -> bool {
         self.told == Told::ByPrimary
     }
 
-    /// The error that answers the last question of our own.
+    /// Takes the error that answers the last internal query.
     pub fn own_error(&mut self) -> Option<Vec<u8>> {
         self.seen.error.take()
     }
 
-    /// The answer to the last question of our own; `None` if that was an error.
+    /// Takes the answer to the last internal query; `None` if that was an error.
     pub fn own_answer(&mut self) -> Option<Vec<Option<String>>> {
         self.seen.row.take()
     }
 
-    /// Asks for the client what it sent, without the client noticing: the answer is kept. The request is whole, and reads.
-    /// `binds_unnamed`: it begins with the unnamed statement as it is.
+    /// Runs a client's request for Consort, unnoticed by the client: the answer is kept. The request is
+    /// complete, and reads. `binds_unnamed`: it begins with the unnamed statement as it is.
     pub fn ask_aside(&mut self, request: &[u8], binds_unnamed: bool, statements: &mut Statements) {
         let ours = binds_unnamed && self.owe(statements);
         self.peer.out().extend_from_slice(request);
@@ -381,18 +386,18 @@ impl Primary {
         self.expects.push_back(Expect::Aside(ours));
     }
 
-    /// The answer to what was asked aside, or to what was parsed and bound, up to its error.
+    /// Takes the answer to a request run for Consort, or to a parsed and bound statement, up to its error.
     pub fn aside(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.seen.aside)
     }
 
-    /// All that was asked is answered, and nothing of a request is missing.
+    /// True if all answers have come, and no part of a request is missing.
     pub fn is_settled(&self) -> bool {
         self.expects.is_empty() && !self.open && !self.copying
     }
 
-    /// The part of a request that was taken has no end of its own: what it asks for is answered without the
-    /// ReadyForQuery, which the client gets from somebody else.
+    /// Marks the forwarded part of a request as having no end of its own: its answers come without
+    /// ReadyForQuery, which Consort sends to the client later.
     pub fn hush(&mut self) {
         match self.expects.pop_back() {
             Some(Expect::Asked(name, _)) => self.expects.push_back(Expect::Hushed(name)),
@@ -405,7 +410,7 @@ impl Primary {
         }
     }
 
-    /// The client hears of the completion and the end of the request that was taken from somebody else.
+    /// Withholds the completion and the end of the forwarded request: Consort sends both to the client later.
     pub fn withhold(&mut self) {
         match self.expects.pop_back() {
             Some(Expect::Asked(..) | Expect::Synced) => self.expects.push_back(Expect::Withheld),
@@ -413,7 +418,7 @@ impl Primary {
         }
     }
 
-    /// The same for the end alone.
+    /// Withholds the end of the forwarded request alone.
     pub fn withhold_end(&mut self) {
         match self.expects.pop_back() {
             Some(Expect::Synced) => self.expects.push_back(Expect::Hushed(None)),
@@ -422,11 +427,11 @@ impl Primary {
         }
     }
 
-    /// Until all that was asked is answered, for a client who is gone: nobody gets the answers.
+    /// Completes when all answers have come, for a client that has disconnected: the answers are discarded.
     pub fn poll_alone(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         loop {
             if let Poll::Ready(Err(_)) = self.peer.poll_send(cx) {
-                // Its last words may still be there to be read.
+                // Its last message may still be unread.
             }
             self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?;
             side.client.forget_unsent();
@@ -441,7 +446,7 @@ impl Primary {
         }
     }
 
-    /// Takes the first `bytes` of what the client sent, whole frames, and sends them on.
+    /// Takes the first `bytes` of the client's input, whole frames, and sends them on.
     pub fn take(&mut self, side: &mut Side<'_>, bytes: usize) -> Result<(), Malformed> {
         let mut at = 0;
         while at < bytes {
@@ -456,7 +461,7 @@ impl Primary {
         Ok(())
     }
 
-    /// Notes what a message of the client asks for, and sends it on.
+    /// Records the answers that a message of the client requests, and sends it on.
     fn forward(&mut self, frame: Frame<'_>, statements: &mut Statements) -> Result<(), Malformed> {
         match frame.tag() {
             tag if self.passes_over && tag != front::SYNC => {}
@@ -540,13 +545,13 @@ impl Primary {
         self.open = true;
     }
 
-    /// A read of the client's block ran elsewhere: it has taken the unnamed portal away.
+    /// Records that a read of the client's block ran elsewhere, which has closed the unnamed portal.
     pub fn read_ran_elsewhere(&mut self) {
         self.portal_gone = true;
     }
 
-    /// Before anything runs to which it matters that the unnamed portal is gone, it goes at the primary too: not only whoever
-    /// uses it would find it, also whoever alters what it reads. (A simple query replaces it by itself.)
+    /// Closes the unnamed portal at the primary before a statement that could notice its absence: a use of
+    /// the portal, or a change of the tables that it reads. (A simple query replaces it anyway.)
     fn portal_goes(&mut self) {
         if std::mem::take(&mut self.portal_gone) {
             Asks::close(self.peer.out(), Target::Portal, b"");
@@ -554,13 +559,13 @@ impl Primary {
         }
     }
 
-    /// A message of the extended protocol is sent whose answer is only forwarded.
+    /// Records a message of the extended protocol whose answer is only forwarded.
     fn answer_comes(&mut self) {
         self.expects.push_back(Expect::Answer);
         self.open = true;
     }
 
-    /// A piece of a message that is too large to be held.
+    /// Forwards a part of a message that is too large to be held.
     fn forward_part(&mut self, part: Part<'_>, statements: &mut Statements) {
         if part.first && !self.passes_over {
             let mut texts = part.bytes[HEADER_BYTES..].split(|byte| *byte == 0);
@@ -588,7 +593,7 @@ impl Primary {
         self.peer.out().extend_from_slice(part.bytes);
     }
 
-    /// Takes what there is of a request that goes on. `false`: nothing was there.
+    /// Takes the available input of a request in progress. `false`: there was none.
     fn take_more(&mut self, side: &mut Side<'_>) -> Result<bool, Ended> {
         let mut took = false;
         while (self.open || self.copying) && self.peer.unsent() < GATHERED_BYTES {
@@ -607,19 +612,19 @@ impl Primary {
         Ok(took)
     }
 
-    /// All has left, and the client waits for what comes next: it is no question of ours, behind which the connection is somebody
-    /// else's, and nothing that must come to its end.
+    /// True if all output is sent and the client waits for the statement. False for an internal query, after
+    /// which the connection may be another session's, and for a statement that must run to its end.
     fn is_waited_for(&self) -> bool {
         self.peer.unsent() == 0
             && !self.seat.running.is_spared()
             && matches!(self.expects.front(), Some(Expect::Answer | Expect::Synced | Expect::Asked(..)))
     }
 
-    /// Moves frames both ways until all that was asked is answered and the client has it.
+    /// Moves frames both ways until all answers have come and the client has received them.
     pub fn poll_exchange(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         loop {
             if let Poll::Ready(Err(_)) = self.peer.poll_send(cx) {
-                // Its last words may still be there to be read.
+                // Its last message may still be unread.
             }
             let more_may_be_there = self.poll_answers(side, cx)?;
             let client_has_it = match side.client.poll_send(cx) {
@@ -642,7 +647,7 @@ impl Primary {
                     again |= self.take_more(side)? || poll_client(side.client, cx)?;
                 }
             } else if self.is_waited_for() && side.client.poll_closed(cx).is_ready() {
-                // The statement goes on at its backend, as it would without us; nobody waits for that.
+                // The statement goes on at its backend, as it would without Consort.
                 return Poll::Ready(Err(Ended::ClientGone));
             }
             if !again {
@@ -651,7 +656,8 @@ impl Primary {
         }
     }
 
-    /// The same until so many questions of our own are answered with a row, or all is.
+    /// Moves frames as [`Primary::poll_exchange`], until `count` internal queries are answered with a row, or
+    /// all answers have come.
     pub fn poll_answers_of_ours(
         &mut self,
         count: usize,
@@ -664,7 +670,7 @@ impl Primary {
         }
     }
 
-    /// Reads and forwards answers until there are no more, or enough is gathered for the client: then `true`.
+    /// Reads and forwards answers until none is left, or enough is gathered: then `true`.
     fn poll_answers(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Result<bool, Ended> {
         loop {
             self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?;
@@ -672,7 +678,7 @@ impl Primary {
                 return Ok(false);
             }
             if let Poll::Ready(Err(_)) = self.peer.poll_send(cx) {
-                // The same: this was a message of our own behind an answer.
+                // Its last message may still be unread: this was an internal message after an answer.
             }
             if side.client.unsent() >= GATHERED_BYTES {
                 return Ok(true);
@@ -685,7 +691,7 @@ impl Primary {
         }
     }
 
-    /// What the primary says while nothing was asked: notices, settings, notifications, its farewell.
+    /// Forwards messages of the primary between requests: notices, settings, notifications, its last error.
     pub fn poll_idle(&mut self, side: &mut Side<'_>, cx: &mut Context<'_>) -> Result<(), Ended> {
         loop {
             self.relay(side).map_err(|_| Ended::PrimaryLost(self.told))?;
@@ -702,7 +708,7 @@ impl Primary {
 
     fn lost(&mut self, side: &mut Side<'_>, error: &io::Error) -> Ended {
         if self.told == Told::NotYet {
-            tracing::debug!(pid = self.key.pid, %error, "a connection at the primary is lost");
+            tracing::debug!(pid = self.key.pid, %error, "connection to the primary lost");
         }
         side.client.send_now();
         Ended::PrimaryLost(self.told)
@@ -760,8 +766,8 @@ impl Primary {
         Ok(())
     }
 
-    /// Behind an error the Close of a question was passed over, and its statement may be there still: the client is not to
-    /// see it.
+    /// Closes the statement of an internal query. After an error the Close was skipped, and the client must
+    /// not see the statement.
     fn close_question(&mut self) {
         let out = self.peer.out();
         Asks::close(out, Target::Statement, QUESTION);
@@ -770,14 +776,14 @@ impl Primary {
     }
 }
 
-/// Has the primary parse a question of ours. One before it that has failed may have left its statement there, and its answer may
-/// not have come yet.
+/// Has the primary parse an internal query. An earlier one that has failed may have left its statement there,
+/// and its answer may still be outstanding.
 fn parse_question(out: &mut Vec<u8>, text: &[u8], types: &[u8]) {
     Asks::close(out, Target::Statement, QUESTION);
     out.parse(QUESTION, text, types);
 }
 
-/// Reads more of what the client sends; `true` if something came.
+/// Reads more of the client's input; `true` if any came.
 fn poll_client(client: &mut Peer, cx: &mut Context<'_>) -> Result<bool, Ended> {
     match client.poll_fill(cx) {
         Poll::Ready(Ok(())) => Ok(true),

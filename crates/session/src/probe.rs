@@ -1,10 +1,10 @@
-//! What the primary is asked about a session: its state, its prepared statements, and its process.
+//! Internal queries about a session: its state, its prepared statements, and its backend.
 
 use super::Session;
 use super::primary::Ended;
 
 impl Session {
-    /// Asks the primary what the session's state is.
+    /// Runs the probe of the session's state.
     pub(super) async fn probe(&mut self) -> Result<(), Ended> {
         let Some(question) = self.state.probe() else { return Ok(()) };
         self.at_home().await?;
@@ -15,7 +15,7 @@ impl Session {
         match row {
             Some(row) => {
                 let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
-                // What is still wrong shows when the session is asked whether it may leave.
+                // The remaining dirt shows when the session is next to be offloaded.
                 let _ = self.state.probed(&row, &mut self.service.interner.borrow_mut());
                 self.listens_for_us();
             }
@@ -24,7 +24,7 @@ impl Session {
         self.count_statements().await
     }
 
-    /// Code may have deallocated prepared statements, and no answer has said so.
+    /// Checks the prepared statements: code may have deallocated some, without a sign in an answer.
     async fn count_statements(&mut self) -> Result<(), Ended> {
         let followed = self.line.statements.named();
         if followed == 0 || self.line.lent.is_some() {
@@ -40,7 +40,7 @@ impl Session {
         Ok(())
     }
 
-    /// When its backend began: with its process it is one of a kind.
+    /// Reads the start time of the backend: together with the process number it is unique.
     async fn ask_backend_start(&mut self) -> Result<(), Ended> {
         let question = "SELECT (extract(epoch FROM backend_start) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 \
                         FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";

@@ -1,8 +1,11 @@
-//! A transaction declared REPEATABLE READ READ ONLY that runs at a standby as a whole, if the session wants that
-//! (`consort.read_only_snapshots`). Its BEGIN runs at the primary, or is owed to it (`owed.rs`); its first statement decides. If that may leave, and a
-//! standby's snapshot is proven for everything, the primary's empty transaction is rolled back, and from then on the
-//! standby is the client's server: it answers statements and savepoints in its own words, and the session stands as it
-//! says. What the standby may not answer gets an error that says so, and fails the block as any error does.
+//! REPEATABLE READ READ ONLY transactions that run at a standby as a whole, if the session allows that
+//! (`consort.read_only_snapshots`). BEGIN runs at the primary, or is deferred (`deferred_begin.rs`); the
+//! first statement decides. If it may be offloaded, and a standby's snapshot is proven for everything, the
+//! primary's empty transaction is rolled back.
+//!
+//! From then on the standby is the client's server: for statements, savepoints and the session's transaction
+//! status. A statement that the standby may not answer gets an error that says so, and fails the block as any
+//! error does.
 
 use super::flows::proof_name;
 use super::latest_state_reads::let_go;
@@ -29,53 +32,53 @@ use transaction::{Pinned, Placed, StandbyFailed};
 use wire::tag::front;
 use wire::{Answers, Frame, Problem, Status, Step};
 
-/// How long a statement waits until its standby shows the catalog that it must see, and until its tree is known.
+/// Time limit for a standby to show the required catalog, and for the statement's tree.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a statement cannot run in a transaction that runs at a fed replica.
-const NOT_EQUAL: &str = "what it asks for is not equal at a fed replica";
+/// Reason why a statement cannot run in a transaction at a logical replica.
+const NOT_EQUAL: &str = "a logical replica may answer the statement differently";
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// A transaction at a standby.
 pub(super) struct Snapshot {
-    /// The connection; `None` while it is used, and once it has failed.
+    /// The connection; `None` while it is in use, and once it has failed.
     standby: Option<Box<Standby>>,
-    /// Where, and what its snapshot was proven by.
+    /// The standby, and the proof of its snapshot.
     at: (StandbyId, Incarnation, Proof),
-    /// What feeds that server.
+    /// Kind of the server: physical standby or logical replica.
     kind: scheduler::Kind,
-    /// The client got an error of ours, of which the standby has not heard.
+    /// The client received an error from Consort, which the standby does not know.
     failed: bool,
     /// A cancel request may be on its way to the connection.
     cancelled: bool,
-    /// It held a refresh back for as long as it may: the transaction has ended there, and the client has not heard.
+    /// The transaction delayed a refresh for the maximum time and has ended, unknown to the client.
     let_go: bool,
-    /// Where reads wait for replicas it counts among what is pending there.
+    /// In designs where reads wait for replicas: the transaction's share in the replica's pending work.
     ticket: Option<Pinned<Cluster>>,
 }
 
 impl Snapshot {
-    /// By what it holds back a refresh.
+    /// Pass by which the transaction delays a refresh.
     pub(super) fn pass(&self) -> Option<Pass> {
         self.ticket.as_ref()?.ticket().pass()
     }
 }
 
-/// How a part of a request ended.
+/// Outcome of a part of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// The client got an error: the rest of its batch is skipped.
+    /// The client received an error: the rest of its batch is skipped.
     Error,
 }
 
 impl Session {
-    /// The first statement of a transaction that may run at a standby as a whole.
+    /// Runs the first statement of a transaction that may run at a standby as a whole.
     pub(super) async fn begin_snapshot(&mut self, leaving: &Leaving) -> Result<(), Ended> {
         let mut question = leaving.question.clone();
         if question.consistency != history::Consistency::Primary {
-            // A hint is about one statement; the snapshot is for all of them.
+            // A hint concerns one statement; the snapshot is for all of them.
             question.consistency = self.state.consistency();
         }
         match self.open_for_all(&question).await {
@@ -106,7 +109,7 @@ impl Session {
             self.quiet(reason).await;
             return Ok(());
         };
-        // From here on it is the standby's: the primary's transaction has done nothing, and ends.
+        // From here on the transaction is the standby's: the primary's has done nothing, and ends.
         if let Some(Origin::AtPrimary(_)) = self.txn.stands() {
             self.line.primary.ask("ROLLBACK");
             self.line.primary.peer.send_now();
@@ -118,7 +121,7 @@ impl Session {
         Ok(())
     }
 
-    /// What is read from here on is of this snapshot.
+    /// Records that all reads from here on use this snapshot.
     fn snapshot_opened(&mut self, pinned: Pinned<Cluster>) {
         self.was_proven(pinned.ticket().proof());
         let waits = self.reads_wait();
@@ -138,7 +141,7 @@ impl Session {
         snapshot.ticket = Some(pinned).filter(|_| waits);
     }
 
-    /// Takes the snapshot that a ticket names.
+    /// Takes the snapshot for a ticket.
     pub(super) async fn begin_at_standby(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {
         let (id, life) = (ticket.standby(), ticket.incarnation());
         let rooms = self.line.registry.rooms.clone();
@@ -158,11 +161,11 @@ impl Session {
         let (failed, cancelled, let_go) = (false, false, false);
         let snapshot = Snapshot { standby, at, kind, failed, cancelled, let_go, ticket: None };
         self.txn.opens(Box::new(snapshot));
-        // In its transactions a server, too, shows what its snapshot does, whatever was emptied since.
+        // In its transactions a server also shows the state of its snapshot, whatever was truncated since.
         Ok(Ran { incarnation: life, replayed, locked: replayed })
     }
 
-    /// Ends the transaction at the standby. It has only read.
+    /// Ends the transaction, which has only read, at the standby.
     pub(super) async fn end_at_standby(&mut self) {
         let taken = self.txn.closes().map(|snapshot| *snapshot);
         let Some(Snapshot { standby: Some(standby), at: (id, ..), cancelled, ticket, .. }) = taken else {
@@ -179,15 +182,14 @@ impl Session {
         }
     }
 
-    /// It has held a refresh back for as long as it may: the transaction ends there, and its client hears so with its next
-    /// statement.
+    /// Ends a transaction that delayed a refresh for too long. The next statement gets the error.
     pub(super) fn let_snapshot_go(&mut self) {
         if let Some(snapshot) = self.txn.snapshot_mut() {
             (snapshot.standby, snapshot.ticket, snapshot.let_go) = (None, None, true);
         }
     }
 
-    /// A request while the block is at a standby.
+    /// Answers a request while the block is at a standby.
     pub(super) async fn answer_in_snapshot(&mut self, request: Request) -> Result<(), Ended> {
         match request.kind {
             Kind::Terminate => return Err(Ended::ClientLeft),
@@ -217,7 +219,7 @@ impl Session {
         self.line.send().await
     }
 
-    /// What follows an error up to the Sync is thrown away.
+    /// Discards input after an error up to the Sync.
     pub(super) async fn skip(&mut self, request: Request) -> Result<(), Ended> {
         match request.kind {
             Kind::Batch => {
@@ -228,14 +230,14 @@ impl Session {
             Kind::Leftover => self.line.drop_leftover(request)?,
             _ if request.bytes > 0 => self.line.client.consume(request.bytes),
             _ => {
-                // The beginning of a message that is longer than what is held: the rest is left over.
+                // The beginning of a message longer than the buffer: the rest is skipped.
                 let (unread, splitter) = self.line.client.cut();
                 let step = splitter.next(unread).map_err(Ended::Malformed)?;
                 let of_its_own = [front::QUERY, front::FUNCTION_CALL];
                 let is_whole = matches!(step, Step::Part(part) if of_its_own.contains(&part.tag));
                 let length = step.len();
                 self.line.client.consume(length);
-                // No Sync is to come behind it.
+                // No Sync follows.
                 if is_whole {
                     self.skipping = false;
                     self.ready();
@@ -245,7 +247,7 @@ impl Session {
         self.line.send().await
     }
 
-    /// A batch: its parts one by one, until one of them fails.
+    /// Runs a batch: its parts one by one, until one of them fails.
     async fn batch_in_snapshot(&mut self, request: Request) -> Result<(), Ended> {
         let mut left = request.bytes;
         loop {
@@ -264,7 +266,7 @@ impl Session {
             if self.txn.snapshot().is_none()
                 && split_batch::first(&self.line.client.unread()[..left], splitter) != Ok((Part::End, left))
             {
-                // The transaction has ended; what is left is a request of its own.
+                // The transaction has ended; the rest is a request of its own.
                 return Ok(());
             }
         }
@@ -272,7 +274,7 @@ impl Session {
         Ok(())
     }
 
-    /// One part of a batch, of this length.
+    /// Runs one part of a batch, of this length.
     pub(super) async fn piece_in_snapshot(&mut self, part: Part, bytes: usize) -> Result<Outcome, Ended> {
         let piece = Request { kind: Kind::Batch, bytes };
         self.current.request = Some(piece);
@@ -286,7 +288,7 @@ impl Session {
         })
     }
 
-    /// Statements are parsed, described and closed at the primary, as everywhere.
+    /// Parses, describes and closes statements, at the primary as everywhere.
     async fn control(&mut self, part: Request) -> Result<Outcome, Ended> {
         let refused = if self.line.status() == Status::Failed { self.refused_parse(part) } else { None };
         let Some(before) = refused else { return self.part_at_primary(part).await };
@@ -299,7 +301,7 @@ impl Session {
         Ok(self.fail(rest, in_failed_block()))
     }
 
-    /// So many bytes stand before the first Parse that a failed block refuses, if there is one.
+    /// Length of the input before the first Parse that a failed block refuses, if there is one.
     fn refused_parse(&mut self, part: Request) -> Option<usize> {
         let bytes = self.line.bytes(part).to_vec();
         let mut splitter = self.line.client.splitter;
@@ -316,7 +318,7 @@ impl Session {
         None
     }
 
-    /// What a part is. In a failed block nothing is waited for.
+    /// Analyses a part. In a failed block there is no wait for the tree.
     async fn understand_in_snapshot(&mut self, part: Request) -> Result<Todo, Ended> {
         let failed = self.line.status() == Status::Failed;
         if part.kind == Kind::Query {
@@ -352,7 +354,7 @@ impl Session {
         )
     }
 
-    /// One statement.
+    /// Runs one statement.
     async fn part_in_snapshot(&mut self, part: Request, todo: Todo) -> Result<Outcome, Ended> {
         self.current.request = Some(part);
         self.current.template = None;
@@ -381,7 +383,7 @@ impl Session {
             Todo::Own(statements) => {
                 let answer = self.own_setting(&statements);
                 self.say(part, &answer);
-                // An error fails the transaction, whoever says it.
+                // An error fails the transaction, whichever server reports it.
                 Ok(if answer.is_ok() { Outcome::Done } else { self.failed(Request { bytes: 0, ..part }) })
             }
             Todo::Refuse(problem) => Ok(self.fail(part, problem)),
@@ -409,7 +411,7 @@ impl Session {
         }
     }
 
-    /// A statement that its tree explains.
+    /// Runs a statement that has a query tree.
     async fn tree_in_snapshot(&mut self, part: Request, plan: Plan) -> Result<Outcome, Ended> {
         let plan = match plan {
             Plan::Writes(Writing { unknown: true, .. }) => {
@@ -437,7 +439,7 @@ impl Session {
                 self.current.template = Some(leaving.template);
                 self.read_in_snapshot(part, None).await
             }
-            // Every server refuses it in such a transaction, in the same words.
+            // All servers refuse it in such a transaction, in the same words.
             Plan::Writes(Writing { reason: Reason::Stay(name), .. }) | Plan::Stays(Reason::Stay(name))
                 if name == Stay::Writes.name() || name == Stay::LocksRows.name() =>
             {
@@ -451,7 +453,7 @@ impl Session {
         self.txn.snapshot().is_some_and(|snapshot| snapshot.kind == scheduler::Kind::Fed)
     }
 
-    /// A statement that a failed block refuses; one that does not exist has an error of its own.
+    /// Refuses a statement in a failed block; one that does not exist has an error of its own.
     async fn refused_in_failed(&mut self, part: Request) -> Result<Outcome, Ended> {
         if part.kind == Kind::Batch
             && self.current.statement.is_none()
@@ -462,7 +464,7 @@ impl Session {
         Ok(self.fail(part, in_failed_block()))
     }
 
-    /// What nobody understands: if PostgreSQL does not either, its error is the answer.
+    /// Answers a text that the analysis does not understand: PostgreSQL's error, if it does not either.
     async fn unknown_in_snapshot(&mut self, part: Request, name: &str) -> Result<Outcome, Ended> {
         match self.error_of_parsing(part).await? {
             Some(outcome) => Ok(outcome),
@@ -470,7 +472,7 @@ impl Session {
         }
     }
 
-    /// The error that the primary's parser finds in a statement, if it finds one, is its answer.
+    /// Answers with the error that the primary's parser finds in a statement, if it finds one.
     async fn error_of_parsing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
         self.at_home().await?;
         let statement = match (&self.current.statement, part.kind) {
@@ -485,7 +487,7 @@ impl Session {
         self.own_error(part).await
     }
 
-    /// The primary's error about a prepared statement that is not followed is the answer, if there is no such statement.
+    /// Answers with the primary's error about a missing prepared statement, if it is missing.
     pub(super) async fn error_of_describing(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
         self.at_home().await?;
         let name = split_batch::bound(self.line.bytes(part), self.line.client.splitter);
@@ -495,7 +497,7 @@ impl Session {
         self.own_error(part).await
     }
 
-    /// The error that answers a question of our own, if it does, is the answer to a part.
+    /// Answers a part with the error of an internal query, if there is one.
     async fn own_error(&mut self, part: Request) -> Result<Option<Outcome>, Ended> {
         self.line.settled().await?;
         let Some(error) = self.line.primary.own_error() else { return Ok(None) };
@@ -503,7 +505,7 @@ impl Session {
         Ok(Some(self.failed(part)))
     }
 
-    /// Waits until the standby shows the catalog as the primary has shown it. Why it does not, if so.
+    /// Waits until the standby shows the primary's catalog. Returns the reason if it does not.
     pub(super) async fn catalog_behind(&self) -> Option<Reason> {
         let (id, life, proof) = self.txn.snapshot()?.at;
         let Some(database) = self.database.id() else { return Some(Reason::DatabaseNotFollowed) };
@@ -514,7 +516,7 @@ impl Session {
         transaction::catalog_shown(cluster, database, (id, life), PATIENCE).await.err()
     }
 
-    /// Runs a part at the standby and hands its answer out.
+    /// Runs a part at the standby and delivers its answer.
     async fn read_in_snapshot(&mut self, part: Request, utility: Option<&Utility>) -> Result<Outcome, Ended> {
         let answered = self.at_snapshot(part).await;
         if let Some(ended) = self.ended.take() {
@@ -534,7 +536,7 @@ impl Session {
             Err(Failed::Conflict(why)) => Problem::error("40001", why)
                 .hint("The standby could not keep the transaction's snapshot. Run the transaction again."),
             Err(Failed::Gone(why) | Failed::Refused(_, why) | Failed::Broken(why)) => {
-                tracing::debug!(why, "the standby of a transaction failed");
+                tracing::debug!(why, "standby of a transaction failed");
                 lost()
             }
         };
@@ -546,14 +548,16 @@ impl Session {
         self.current.request = Some(part);
         self.line.seat.running.clone().met().await;
         let gone = |why: &str| Failed::Gone(why.to_owned());
-        let Some(snapshot) = self.txn.snapshot_mut() else { return Err(gone("it is not there")) };
+        let Some(snapshot) = self.txn.snapshot_mut() else { return Err(gone("the snapshot is closed")) };
         let (id, life, proof) = snapshot.at;
         let pass = snapshot.pass();
         self.current.there.pass = pass;
         if snapshot.let_go || pass.is_some_and(|pass| !self.service.cluster.scheduler().may_read(pass)) {
             return Err(Failed::LetGo);
         }
-        let Some(mut standby) = snapshot.standby.take() else { return Err(gone("it failed before")) };
+        let Some(mut standby) = snapshot.standby.take() else {
+            return Err(gone("the standby failed earlier"));
+        };
         self.current.there.ran_at = Some((id, life, proof));
         if let Some(failed) = standby.farewell() {
             return Err(failed);
@@ -566,7 +570,7 @@ impl Session {
             .unwrap_or_else(|| Err(gone("the primary has ended the session")))
     }
 
-    /// From here on the client has seen something of the standby.
+    /// Delivers an answer. From here on the client has seen output of the standby.
     async fn hand_out(&mut self, mut answer: Answer) -> Result<Outcome, Ended> {
         answer.seen_by_client();
         self.note_statement(&answer);
@@ -601,13 +605,13 @@ impl Session {
         }
     }
 
-    /// The end of the transaction.
+    /// Ends the transaction.
     async fn end_snapshot(&mut self, part: Request, end: &Utility) -> Result<Outcome, Ended> {
         let at = self.txn.snapshot().map(|snapshot| snapshot.at);
         self.end_at_standby().await;
         self.line.settled().await?;
         if self.line.primary.status != Status::Idle {
-            // A late cancel request has met the end of the block there.
+            // A late cancel request has hit the end of the block there.
             self.line.ask("ROLLBACK").await?;
         }
         let tag = if matches!(end, Utility::Commit { .. }) { "COMMIT" } else { "ROLLBACK" };
@@ -620,13 +624,13 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// The end of the transaction, AND CHAIN: the next one is the primary's, and like the one that ended.
+    /// Ends the transaction, AND CHAIN: the next one is the primary's, with the modes of the one that ended.
     async fn chain_snapshot(&mut self, part: Request, end: &Utility) -> Result<Outcome, Ended> {
         let failed = self.line.status() == Status::Failed;
         let commits = matches!(end, Utility::Commit { .. }) && !failed;
         self.back_to_primary().await?;
         if failed {
-            // What the next one inherits of a failed one is the server's to say.
+            // The server decides what the next one inherits of a failed one.
             self.fail_at_primary().await?;
             self.line.ask("ROLLBACK AND CHAIN").await?;
         }
@@ -638,7 +642,7 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// The transaction is to be ended by a Query that has other statements behind the end.
+    /// True if a Query ends the transaction and has other statements after the end.
     fn ends_and_goes_on(todo: &Todo) -> bool {
         let Todo::Several(several) = todo else { return false };
         matches!(
@@ -647,8 +651,8 @@ impl Session {
         )
     }
 
-    /// Runs such a Query at the primary, where an equal transaction is begun for it to end; one that has failed, if this
-    /// one has.
+    /// Runs a Query that ends the transaction and goes on, at the primary: an equal transaction is begun
+    /// there for it to end. If this one has failed, so does that.
     async fn end_at_primary(&mut self, request: Request, todo: Todo) -> Result<(), Ended> {
         let failed = self.line.status() == Status::Failed;
         self.back_to_primary().await?;
@@ -666,7 +670,7 @@ impl Session {
         Ok(())
     }
 
-    /// An empty transaction of the same kind, at the primary.
+    /// Begins an empty transaction of the same kind, at the primary.
     async fn back_to_primary(&mut self) -> Result<(), Ended> {
         self.end_at_standby().await;
         self.line.settled().await?;
@@ -678,13 +682,13 @@ impl Session {
         Ok(())
     }
 
-    /// The transaction that was begun at the primary fails there as it has failed elsewhere.
+    /// Fails the transaction at the primary, as it has failed elsewhere.
     pub(super) async fn fail_at_primary(&mut self) -> Result<(), Ended> {
         self.fail_block(None).await;
         self.ended.take().map_or(Ok(()), Err)
     }
 
-    /// Runs a part at the primary, outside of any transaction.
+    /// Runs a part at the primary, outside a transaction.
     async fn part_at_primary(&mut self, part: Request) -> Result<Outcome, Ended> {
         self.current.request = None;
         self.current.columns_kept = false;
@@ -701,13 +705,13 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// Answers a part with an error of ours, and so fails the block.
+    /// Answers a part with an error of Consort's, and so fails the block.
     fn fail(&mut self, part: Request, problem: Problem) -> Outcome {
         self.line.client.out().problem(&problem);
         self.failed(part)
     }
 
-    /// The client got an error for this part.
+    /// Records that the client received an error for this part.
     fn failed(&mut self, part: Request) -> Outcome {
         let parses = self.line.bytes(part).first() == Some(&front::PARSE);
         if part.kind == Kind::Query || parses {
@@ -722,7 +726,7 @@ impl Session {
         Outcome::Error
     }
 
-    /// What an answer says of the session.
+    /// Applies an answer to the session state.
     fn learned(&mut self, utility: Option<&Utility>, outcome: Outcome) {
         let interner = &mut self.service.interner.borrow_mut();
         match (utility, outcome) {
@@ -739,7 +743,7 @@ impl Session {
         self.line.client.out().ready(status);
     }
 
-    /// The connection's way to the session's settings; `None` if they are not known there.
+    /// The command that applies the session's settings; `None` if the connection's are unknown.
     pub(super) fn becomes(&self, lent: &mut Standby) -> Option<Option<String>> {
         let wanted = self.state.settings().for_reads();
         let becomes = lent.settings.as_ref()?.to_become(wanted);
@@ -748,7 +752,7 @@ impl Session {
     }
 }
 
-/// The one utility statement that it is.
+/// The utility statement, if the request has exactly one.
 fn utility_of(todo: &Todo) -> Option<&Utility> {
     let Todo::Utility(statements) = todo else { return None };
     match &**statements {
@@ -765,31 +769,31 @@ fn in_failed_block() -> Problem {
 }
 
 fn lost() -> Problem {
-    Problem::error("08006", "the node at which this transaction runs failed")
+    Problem::error("08006", "the node that runs this transaction failed")
         .hint("Roll the transaction back and run it again.")
 }
 
-/// The statement needs the primary, for this reason.
+/// Error for a statement that needs the primary, for this reason.
 fn needs_the_primary(name: &str) -> Problem {
     let why = Stay::ALL.iter().find(|stay| stay.name() == name).map_or(name, |stay| stay.sentence());
-    let message =
-        format!("this transaction runs away from the primary, and the statement needs the primary: {why}");
+    let message = format!("cannot execute on a replica: {why}");
     Problem::error("0A000", message).hint(
-        "Make it the first statement of its transaction, or SET consort.read_only_snapshots = off before.",
+        "Make it the first statement of the transaction, or SET consort.read_only_snapshots = off before \
+         the transaction.",
     )
 }
 
-/// The statement may not run at the standby, or not yet.
+/// Error for a statement that may not run at the standby, or not yet.
 fn stays(reason: Reason) -> Problem {
     if reason == PARSED_OTHERWISE {
-        let message = "this transaction runs away from the primary, and a prepared statement of it may mean something else by \
-                       now than when it was prepared";
+        let message = "cannot execute on a replica: the prepared statement may have another meaning now \
+                       than when it was prepared";
         return Problem::error("40001", message)
-            .hint("Run the transaction again: it will run at the primary.");
+            .hint("Run the transaction again; it will run at the primary.");
     }
     if let Reason::Stay(name) = reason {
         return needs_the_primary(name);
     }
-    let message = format!("the node at which this transaction runs cannot answer: {reason}");
+    let message = format!("the node that runs this transaction cannot answer: {reason}");
     Problem::error("40001", message).hint("Run the transaction again.")
 }

@@ -1,8 +1,11 @@
-//! A read that leaves a read-write block. On one server it would lock what it reads until the block ends, so that nobody
-//! empties or alters it meanwhile. So the primary is given the statement too, to be bound and no more: that takes the very
-//! locks that running it would take, in its savepoint and by its role, or fails as it would have failed. It costs the primary
-//! what planning costs, unless it has the statement under a name or the block has locked these relations already; only
-//! statements that are known to take longer leave.
+//! Reads that are offloaded from a read-write block. At one server the read would lock its tables until the
+//! block ends, so that no other session truncates or alters them meanwhile. So the primary also binds the
+//! statement, without executing it. The Bind takes the locks of an execution, in its savepoint and by its
+//! role, or fails as an execution would.
+//!
+//! The cost for the primary is that of planning. There is none if the primary has the statement under a name,
+//! or the block has locked these relations already. Only statements that are known to take longer are
+//! offloaded.
 
 use super::Session;
 use super::primary::{Ended, ToBind};
@@ -17,25 +20,26 @@ use std::time::Duration;
 use transaction::{AtPrimary, Locks};
 use wire::{Answers, Frame, Malformed, Problem, Status};
 
-/// A statement that takes less than this on average stays with its block: to lock what it reads costs about as much.
+/// Average duration below which a statement stays with its block: locking its tables costs about as much.
 const WORTH: Duration = Duration::from_millis(2);
 
-/// A read inside a block that takes less time than its way to a standby is worth.
+/// The read takes less time than its offload is worth, inside a block.
 const SHORT_IN_BLOCK: Reason = Reason::Stay("short_in_block");
-/// Its next rows must come from the same portal.
+/// The next rows must come from the same portal.
 const IN_PARTS: Reason = Reason::Stay("rows_in_parts");
 
-/// What makes the primary's block fail, because a statement of it failed elsewhere.
+/// Command that makes the primary's block fail, because a statement of it failed elsewhere.
 const FAIL: &str = "DO LANGUAGE plpgsql $consort$BEGIN \
                     RAISE EXCEPTION 'a statement of this transaction failed at a standby'; END$consort$";
 
 impl Session {
-    /// A read inside a block that stands.
+    /// Runs a read inside a read-write block.
     pub(super) async fn read_in_block(&mut self, leaving: &Leaving) {
         if self.asks_for_a_part() {
             return self.quiet(IN_PARTS).await;
         }
-        let block_stays = !self.service.cluster.setup().reads_in_blocks && !self.state.block_reads_only();
+        let block_stays =
+            !self.service.cluster.setup().offload_in_transactions && !self.state.block_reads_only();
         if block_stays || self.reads_wait() {
             // A transaction that may write is the primary's.
             return self.quiet(super::IN_BLOCK).await;
@@ -57,7 +61,7 @@ impl Session {
         self.read_ended(ended, leaving);
     }
 
-    /// Whether the client wants some rows now and the others later: they must come from the same portal.
+    /// True if the client fetches the rows in parts: all must come from the same portal.
     fn asks_for_a_part(&self) -> bool {
         self.current.request.filter(|request| request.kind == Kind::Batch).is_some_and(|request| {
             let batch = batch::read(self.line.bytes(request), self.line.client.splitter);
@@ -65,14 +69,14 @@ impl Session {
         })
     }
 
-    /// Statements of this shape are known to take long.
+    /// True if statements of this shape are known to take long.
     pub(super) fn takes_long(&self, shape: &Shape) -> bool {
         let routes = self.service.cluster.routes();
         routes.mean(self.database.name(), shape).is_some_and(|mean| mean >= WORTH)
     }
 
-    /// Gives the primary the current statement to be bound, and parsed if it has none of that name, without waiting for its
-    /// answer.
+    /// Has the primary bind the current statement, and parse it if there is none of that name, without
+    /// waiting for the answer.
     pub(super) fn lock_at_primary(&mut self) -> AtPrimary {
         let Some(request) = self.current.request else { return AtPrimary::Answered };
         let bytes = self.line.bytes(request).to_vec();
@@ -106,11 +110,11 @@ impl Session {
         AtPrimary::Answered
     }
 
-    /// Waits for the primary's answer. An error is what the client would have got there.
+    /// Waits for the primary's answer. An error is the one that the client would have received there.
     pub(super) async fn locked_at_primary(&mut self) -> Locks {
         let running = self.line.seat.running.clone();
         let settled = if running.is_cancelled() {
-            // The request went to the standby; what waits now is the primary.
+            // The request went to the standby; the pending work is at the primary.
             tokio::join!(self.line.settled(), Box::pin(running.cancel_at_home())).0
         } else {
             self.line.settled().await
@@ -128,8 +132,8 @@ impl Session {
         Locks::Refused
     }
 
-    /// The statement that the client parses with the current request, if only what comes behind it failed at the primary:
-    /// the client hears so, and the statement stays.
+    /// The statement that the client parses with the current request, if only the rest of the request failed
+    /// at the primary. The client receives its ParseComplete, and the statement stays.
     fn was_parsed(&mut self) -> Option<Rc<Prepared>> {
         let heard = self.line.primary.aside();
         let request = self.current.request?;
@@ -141,21 +145,21 @@ impl Session {
         self.current.statement.clone()
     }
 
-    /// The current statement failed; the primary's block has failed already.
+    /// Answers the current statement with an error; the primary's block has failed already.
     pub(super) fn failed_in_block(&mut self, error: &[u8]) {
         self.fails_with(error);
         let status = self.line.primary.status;
         self.line.client.out().ready(status);
     }
 
-    /// The same of a batch whose Sync is still to come.
+    /// Answers a batch whose Sync is still to come with an error; the primary's block has failed already.
     pub(super) fn fails_with(&mut self, error: &[u8]) {
         self.line.client.out().extend_from_slice(error);
         self.forget_unnamed();
         self.block_failed();
     }
 
-    /// The current request is done with, and left no unnamed statement behind.
+    /// Consumes the current request, which left no unnamed statement.
     fn forget_unnamed(&mut self) {
         let Some(request) = self.current.request.take() else { return };
         if self.line.bytes(request).first() != Some(&wire::tag::front::BIND) {
@@ -164,20 +168,20 @@ impl Session {
         self.line.client.consume(request.bytes);
     }
 
-    /// What the session knows of its block now.
+    /// Records that the block has failed.
     fn block_failed(&mut self) {
         self.state.statement_failed();
         self.state.ready(self.line.primary.status.byte(), &mut self.service.interner.borrow_mut());
     }
 
-    /// The client got an error from a standby, or gets this one: the primary's block fails too.
+    /// Fails the primary's block too: the client received an error from a standby, or receives this one.
     pub(super) async fn fail_block(&mut self, problem: Option<Problem>) {
         if let Err(ended) = self.line.ask(FAIL).await {
             self.ended = Some(ended);
             return;
         }
         if self.line.primary.status == Status::InBlock {
-            // It cannot be made to fail, so it must not go on.
+            // The block cannot be made to fail, so it must not go on.
             self.ended = Some(Ended::BlockCutOff);
             return;
         }

@@ -1,5 +1,5 @@
-//! The line between a client and its primary: whole requests in, answers out, and a farewell on both sides. It does not
-//! know what a statement means.
+//! The line between a client and its primary: whole requests in, answers out, and the last messages to both
+//! sides. The meaning of statements is unknown to it.
 
 use super::client_wait::ClientWait;
 use super::primary::{Ended, Primary, Reported, Side, Told};
@@ -19,10 +19,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use wire::{Answers, Asks, Problem, Status};
 
-/// What a statement behind it sees at least.
+/// Query for the snapshot that the next statement sees at least.
 pub(super) const SEEN: &str = "SELECT pg_catalog.pg_current_snapshot()";
-/// The number of the transaction, NULL as long as it has written nothing; and when the process has last read the configuration, as
-/// its 64 bits.
+/// Query for the transaction's number, which is NULL until its first write. The second column is the time
+/// when the backend last read the configuration, as its 64 bits.
 const WHICH: &str = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text OPERATOR(pg_catalog.||) ' ' \
      OPERATOR(pg_catalog.||) pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.pg_conf_load_time()), 'hex')";
 
@@ -35,28 +35,29 @@ pub struct Line {
     pub(crate) statements: Statements,
     pub(super) reported: Reported,
     pub(super) lookout: Lookout,
-    /// If the primary ends the connection without a word while nothing is asked, the session stays until it needs it.
+    /// If the primary ends the connection without a message between requests, the session stays until it
+    /// needs the primary.
     pub(crate) outlives_primary: bool,
-    /// It has done so.
+    /// True if the primary has ended the connection in that way.
     pub(super) primary_gone: bool,
-    /// Where the client's block stands, if it runs somewhere else than at the primary.
+    /// Transaction status of the client's block, if it runs elsewhere than at the primary.
     pub(crate) elsewhere: Option<Status>,
-    /// A part of its client's batch has run there, and the Sync is still to come.
+    /// True if a part of the client's batch has run there, and the Sync is still to come.
     pub(super) is_begun: bool,
-    /// Whose the connection at the primary is, if the session shares it with others.
+    /// Lease of the connection at the primary, if it is pooled.
     pub(crate) lent: Option<Lent>,
-    /// It has none just now.
+    /// True while the session is detached from the primary.
     pub(crate) away: bool,
-    /// What a connection of its own counts as.
+    /// Entry of a session's own connection in the count of open ones.
     pub(super) own: Option<Open>,
-    /// What it hears elsewhere than at its connection.
+    /// Notifications that the session receives over the listening connection.
     pub(crate) ear: Option<Rc<Ear>>,
-    /// Something of that has gone to its client since this was asked.
+    /// True if notifications have gone to the client since the last check.
     pub(crate) has_heard: bool,
 }
 
 impl Line {
-    /// The line of a client that was let in.
+    /// Creates the line of a client that was admitted.
     pub fn new(
         registry: Rc<Registry>,
         seat: Rc<Seat>,
@@ -69,7 +70,7 @@ impl Line {
         Line { own: Some(own), ..Line::with(registry, seat, client, primary, reported) }
     }
 
-    /// The line of a client that shares connections at the primary with others, and has none just now.
+    /// Creates the line of a pooled client, detached from the primary.
     pub fn shared(
         registry: Rc<Registry>,
         seat: Rc<Seat>,
@@ -107,7 +108,7 @@ impl Line {
         }
     }
 
-    /// The session goes on at this connection. `true`: another session has used it since.
+    /// Attaches the session to this connection. `true`: another session has used it since.
     pub fn attach(&mut self, server: Server) -> bool {
         let Server { peer, place, key, statements, lent } = server;
         let strange = lent.last != self.seat.id;
@@ -121,12 +122,13 @@ impl Line {
         strange
     }
 
-    /// The number that the client was told as that of its process.
+    /// Process number that the client knows as its backend's.
     fn told(&self) -> Option<i32> {
         self.seat.key.borrow().as_ref().map(|key| key.pid)
     }
 
-    /// What it has heard elsewhere goes to the client, if that is in no transaction. `true`: there may be more.
+    /// Sends notifications of the listening connection to the client, unless it is in a transaction. `true`:
+    /// there may be more.
     pub(crate) fn hear(&mut self) -> bool {
         let (Some(ear), Status::Idle) = (self.ear.clone(), self.status()) else { return false };
         let told = self.told().unwrap_or_default();
@@ -139,7 +141,7 @@ impl Line {
         ear.has_heard()
     }
 
-    /// The session leaves its connection; `None` if that is of no use to anybody.
+    /// Detaches the session; `None` if the connection is unusable.
     pub(crate) fn detach(&mut self) -> Option<Server> {
         let mut lent = self.lent.take()?;
         let primary =
@@ -158,7 +160,7 @@ impl Line {
         Some(server)
     }
 
-    /// Tells the client of a setting, as the primary would. `false`: it knows.
+    /// Reports a setting to the client, as the primary would. `false`: the client knows it.
     pub(crate) fn tells(&mut self, name: &[u8], value: &[u8]) -> bool {
         let is_news = self.reported.note(name, value);
         if is_news {
@@ -172,18 +174,19 @@ impl Line {
         &self.reported
     }
 
-    /// Where the client's session stands.
+    /// Transaction status of the client's session.
     pub(crate) fn status(&self) -> Status {
         self.elsewhere.unwrap_or(self.primary.status)
     }
 
-    /// The bytes of a request.
+    /// Bytes of a request.
     pub(crate) fn bytes(&self, request: Request) -> &[u8] {
         &self.client.unread()[..request.bytes]
     }
 
-    /// Waits for the client's next request. Meanwhile the client hears what the primary says by itself. `idle_limit`: the session
-    /// ends when it is idle for so long. Without a connection it ends itself, and while it is not idle its backend is kept awake.
+    /// Waits for the client's next request. Unsolicited messages of the primary go to the client meanwhile.
+    /// `idle_limit`: the session ends when it is idle for so long. A detached session ends itself, and the
+    /// backend of a busy one is kept awake.
     pub(crate) async fn next_request(
         &mut self,
         idle_limit: Option<Duration>,
@@ -210,12 +213,12 @@ impl Line {
             let passed = tokio::select! {
                 biased;
                 passed = self.registry.pauses.pass(&self.seat, request.kind.goes_on()) => passed,
-                // Nobody waits for what it asked: it is not done.
+                // No client waits for the answer: the request is not executed.
                 () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
             };
             passed.map_err(Ended::SentAway)?;
         }
-        // It may have been rung while the request was there already, or was held.
+        // The signal to end may have come while the request was waiting, or held.
         if let Some(why) = self.seat.rung(self.status() == Status::Idle).filter(|_| request.kind.is_asked()) {
             return Err(Ended::SentAway(why));
         }
@@ -224,7 +227,7 @@ impl Line {
     }
 
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Ended>> {
-        // Before anything is looked at: a client that always asks at once goes too.
+        // Comes before the input: a client that always sends requests at once goes too.
         if self.registry.moves.asks(&self.seat) && matches!(self.client.poll_send(cx), Poll::Ready(Ok(()))) {
             return Poll::Ready(Err(Ended::Moves));
         }
@@ -267,14 +270,14 @@ impl Line {
         }
     }
 
-    /// What the primary says while nothing is asked goes to the client.
+    /// Sends messages of the primary between requests to the client.
     pub(super) fn poll_primary(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         self.primary.poll_idle(&mut side, cx)
     }
 
-    /// COPY data that came behind the end of its COPY.
+    /// Drops COPY data that came after the end of its COPY.
     pub(crate) fn drop_leftover(&mut self, request: Request) -> Result<(), Ended> {
         let (unread, splitter) = self.client.cut();
         let length = splitter.next(&unread[..request.bytes]).map_err(Ended::Malformed)?.len();
@@ -282,7 +285,7 @@ impl Line {
         Ok(())
     }
 
-    /// Nothing is sent any more for a client that is sent away.
+    /// Checks that the session has no signal to end: a session with one sends no further request.
     fn goes_on(&self) -> Result<(), Ended> {
         let why = self.seat.rung(false).filter(|why| why.interrupts());
         why.map_or(Ok(()), |why| Err(Ended::SentAway(why)))
@@ -298,8 +301,8 @@ impl Line {
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 
-    /// The same for a part of a request, or for a request that the client's session is not at the primary for: it gets
-    /// its ReadyForQuery from elsewhere.
+    /// Sends a part of a request, or a request of a session whose block is elsewhere, to the primary. Consort
+    /// sends ReadyForQuery itself.
     pub(crate) async fn run_part(&mut self, part: Request) -> Result<(), Ended> {
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
@@ -309,8 +312,8 @@ impl Line {
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 
-    /// The same in a block that is ours, with a command of ours behind it. The block goes on, and the client gets the end of
-    /// its answer later.
+    /// Sends a request in Consort's own block, followed by a command of Consort's. The block goes on, and the
+    /// client receives the end of its answer later.
     pub(crate) async fn run_in_our_block(&mut self, request: Request, behind: &str) -> Result<(), Ended> {
         self.goes_on()?;
         let mut side =
@@ -320,7 +323,7 @@ impl Line {
         self.primary.begin(request.kind);
         self.primary.take(&mut side, request.bytes).map_err(Ended::Malformed)?;
         match request.kind {
-            // A Query is completed behind its commit, a batch before it.
+            // A Query is completed after its commit, a batch before it.
             Kind::Query => self.primary.withhold(),
             _ => self.primary.withhold_end(),
         }
@@ -328,8 +331,9 @@ impl Line {
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 
-    /// The same, asked in front what it sees, behind for the transaction's number, and with COMMIT behind that. Until both is
-    /// answered, or all is.
+    /// Sends a request to be reported: before it the query for its snapshot, after it the query for the
+    /// transaction's number, and then COMMIT. Completes when both queries are answered, or all answers have
+    /// come.
     pub(crate) async fn run_told(&mut self, request: Request) -> Result<(), Ended> {
         self.goes_on()?;
         let mut side =
@@ -349,8 +353,8 @@ impl Line {
         poll_fn(|cx| self.primary.poll_answers_of_ours(2, &mut side, cx)).await
     }
 
-    /// Sends a COMMIT to the primary, with the question for the transaction's number in front of it. Until that is answered, or
-    /// all is.
+    /// Sends a COMMIT to the primary, with the query for the transaction's number before it. Completes when
+    /// the query is answered, or all answers have come.
     pub(crate) async fn commit_told(&mut self, request: Request) -> Result<(), Ended> {
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
@@ -362,8 +366,9 @@ impl Line {
         poll_fn(|cx| self.primary.poll_answers_of_ours(1, &mut side, cx)).await
     }
 
-    /// Sends a request to the primary in a block of our own, which `begin` opens unless it is open, and goes on. The client
-    /// gets the end of its answer later; `alone`: also the completion of its last statement.
+    /// Sends a request to the primary in Consort's own block, which `begin` opens unless it is open, and
+    /// which goes on. The client receives the end of its answer later; `alone`: also the completion of its
+    /// last statement.
     pub(crate) async fn run_within(
         &mut self,
         begin: Option<&str>,
@@ -385,14 +390,14 @@ impl Line {
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 
-    /// Waits until the primary has answered all that it was asked, although the client is gone.
+    /// Waits for all answers of the primary, although the client has disconnected.
     pub(crate) async fn settled_alone(&mut self) -> Result<(), Ended> {
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         poll_fn(|cx| self.primary.poll_alone(&mut side, cx)).await
     }
 
-    /// Sends a COMMIT to the primary. The client hears of its completion later.
+    /// Sends a COMMIT to the primary. The client receives its completion later.
     pub(crate) async fn run_withheld(&mut self, request: Request) -> Result<(), Ended> {
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
@@ -402,15 +407,15 @@ impl Line {
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 
-    /// Waits until the primary has answered all that it was asked.
+    /// Waits for all answers of the primary.
     pub(crate) async fn settled(&mut self) -> Result<(), Ended> {
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
         poll_fn(|cx| self.primary.poll_exchange(&mut side, cx)).await
     }
 
-    /// Asks the primary a question of our own, which the client does not notice: the columns of its only row, as text;
-    /// `None` if it answers with an error.
+    /// Runs an internal query at the primary, unnoticed by the client. Returns the columns of its only row,
+    /// as text; `None` if the answer is an error.
     pub(crate) async fn ask(&mut self, question: &str) -> Result<Option<Vec<Option<String>>>, Ended> {
         let mut side =
             Side { client: &mut self.client, statements: &mut self.statements, reported: &mut self.reported };
@@ -419,14 +424,16 @@ impl Line {
         Ok(self.primary.own_answer())
     }
 
-    /// The same of what makes the connection the session's, or begins its transaction: no cancel request reaches it.
+    /// Runs an internal query that attaches the connection to the session, or begins its transaction: no
+    /// cancel request reaches it.
     pub(crate) async fn ask_unreached(&mut self, ours: &str) -> Result<Option<Vec<Option<String>>>, Ended> {
         let _unreached = self.seat.running.clone().unreached().await;
         self.ask(ours).await
     }
 
-    /// Has the connection learn a named statement that it lacks. An error: what the client gets who uses it, because it has
-    /// other columns by now, or cannot be parsed any more; the connection has nothing of that name then.
+    /// Has the connection learn a named statement that it lacks. An inner error is for the client that uses
+    /// the statement: its columns have changed, or it cannot be parsed any more. The connection then has no
+    /// statement of that name.
     pub(crate) async fn learn_described(&mut self, name: &[u8]) -> Result<Result<(), Box<[u8]>>, Ended> {
         let Some(lack) = self.statements.lacks(name) else { return Ok(Ok(())) };
         let Some(told) = lack.told() else { return Ok(Ok(())) };
@@ -443,7 +450,7 @@ impl Line {
         }
     }
 
-    /// The primary's answer to a request that stays where it is, unnoticed by the client.
+    /// The primary's answer to a request that stays in the buffer, unnoticed by the client.
     pub(crate) async fn ask_aside(&mut self, request: Request) -> Result<Vec<u8>, Ended> {
         let bytes = self.bytes(request).to_vec();
         let batch = match request.kind {
@@ -468,19 +475,19 @@ impl Line {
         Ok(self.primary.aside())
     }
 
-    /// What was written for the client leaves.
+    /// Sends the output for the client.
     pub(crate) async fn send(&mut self) -> Result<(), Ended> {
         self.client.send().await.map_err(|_| Ended::ClientGone)
     }
 
-    /// Says farewell on both sides.
+    /// Sends the last messages to both sides.
     pub(crate) async fn end(mut self, ended: Ended) {
         if let Ended::Malformed(why) = ended {
             self.registry.note_unruly(&self.seat, &why.to_string());
         }
         if let Ended::SentAway(why @ Leave::SessionIdle) = ended {
             let Seat { id, user, database, .. } = &*self.seat;
-            tracing::info!(id, user, database, why = why.key(), "a client is sent away");
+            tracing::info!(id, user, database, why = why.key(), "client disconnected");
         }
         let word = match ended {
             Ended::ClientLeft
@@ -493,20 +500,20 @@ impl Line {
             Ended::Malformed(why) => Some(Problem::fatal("08P01", why.to_string())),
             Ended::SentAway(why) => Some(why.word()),
             Ended::BlockCutOff => Some(
-                Problem::fatal("08006", "the standby that answered failed in the middle of the result")
-                    .hint("Nothing of the transaction was committed. Run it again."),
+                Problem::fatal("08006", "the standby failed while it sent the result")
+                    .hint("Nothing was committed. Run the transaction again."),
             ),
             Ended::NoBlocks => Some(
                 Problem::fatal("08P01", "transaction blocks not allowed in statement pooling mode")
-                    .hint("The setting pool_mode is \"statement\" here: the statements of a transaction go in one query."),
+                    .hint("pool_mode is \"statement\": send all statements of a transaction in one query."),
             ),
             Ended::MayNotLead => Some(conn::log_in::not_leading()),
             Ended::PrimaryLost(Told::NotYet) => Some(
                 Problem::fatal("08006", "the connection to the primary was lost")
-                    .hint("What was sent and not answered may have been committed, or not."),
+                    .hint("Statements that were sent but not answered may or may not have been committed."),
             ),
         };
-        // Inside a row that is sent in parts nothing else can be said.
+        // Inside a row that is sent in parts no other message can be sent.
         if let Some(problem) = word.filter(|_| !self.primary.peer.splitter.is_inside()) {
             self.client.out().problem(&problem);
         }

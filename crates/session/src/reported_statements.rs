@@ -1,16 +1,18 @@
-//! Where the design has statements travel: what the cluster is told of what a transaction ran.
+//! Reports of statements to the cluster, for designs that replicate statements: the statements that a
+//! transaction ran.
 //!
-//! The rows of a commit come out of the slot under its number. So the session asks for that number behind the statement
-//! and before the COMMIT, all in one go:
+//! The rows of a commit come out of the slot under its transaction number. So the session queries that number
+//! after the statement and before the COMMIT, all in one round trip:
 //!
 //! ```text
-//! BEGIN, what is seen?, the statement, which number is it?, COMMIT      one trip, for one outside a block
-//! BEGIN of the client, .., what is seen?, the first statement that writes, .., which number is it?, COMMIT of the client
+//! BEGIN, snapshot?, the statement, number?, COMMIT      one trip, for a statement outside a block
+//! BEGIN of the client, .., snapshot?, the first statement that writes, .., number?, COMMIT of the client
 //! ```
 //!
-//! What is seen in front of a statement it sees too: of what it touches, nothing else may be committed before itself. The number
-//! comes before the COMMIT is carried out, so that the cluster knows what the transaction ran
-//! before anybody sees it. If it hears of it too late, the rows travel.
+//! The statement sees at least the snapshot before it: no other transaction may commit in the tables that it
+//! touches between the two. The number comes before the COMMIT is carried out, so that the cluster knows the
+//! transaction's statements before its commit is visible. If the report comes too late, the rows are
+//! replicated.
 
 use super::Session;
 use super::consort_settings::cancelled;
@@ -33,17 +35,18 @@ use statement_analysis::cache::SettingsId;
 use std::sync::Arc;
 use transaction::AtPrimary;
 
-/// A block of more statements travels as rows.
+/// Maximum number of statements of a reported block; a block with more is replicated as rows.
 const MAX_STATEMENTS: usize = 64;
-/// So does what is longer than this.
+/// Maximum length of the reported statements, in bytes; a longer transaction is replicated as rows.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// What a transaction has run so far that may have written, as long as all of it may be executed again.
+/// The statements of a transaction so far that may have written, as long as all of them may be executed
+/// again.
 #[derive(Debug)]
 pub(super) struct Telling {
     started: Version,
     run: RunNumber,
-    /// What was seen in front of its first statement.
+    /// Snapshot from before its first statement.
     saw: Option<Snapshot>,
     touched: Footprint,
     reruns: Vec<Rerun>,
@@ -54,22 +57,23 @@ pub(super) struct Telling {
 pub(super) type Before = Option<(SettingsId, Option<Arc<Under>>)>;
 
 impl Telling {
-    /// Begins now; `None`: nobody wants to hear of it.
+    /// Begins a report; `None`: the cluster needs none.
     fn begin(cluster: &Cluster, of: DatabaseId) -> Option<Telling> {
         let (run, started) = cluster.started(of)?;
         Some(Telling { started, run, saw: None, touched: Footprint::NOTHING, reruns: Vec::new(), bytes: 0 })
     }
 
-    /// A statement has run, and has written so many rows.
+    /// Adds a statement that has run, and has written so many rows.
     ///
-    /// Errors: why it cannot all be told of any more.
+    /// # Errors
+    /// The reason why the transaction cannot be reported any more.
     fn add(&mut self, touched: &Footprint, rerun: Rerun, rows: u64) -> Result<(), &'static str> {
         self.touched.union(touched);
         self.bytes += rerun.bytes();
         if rows > 0 {
             self.reruns.push(Rerun { rows, ..rerun });
         }
-        // What each of several has fired nobody could tell apart.
+        // With several statements, the triggers' effects cannot be assigned to one of them.
         if self.reruns.len() > 1 && self.reruns.iter().any(|rerun| rerun.fires.is_some()) {
             return Err("fires_beside_others");
         }
@@ -87,12 +91,12 @@ impl Telling {
     }
 }
 
-/// What the primary answers to the question what is seen.
+/// The primary's answer to the query for a snapshot.
 fn snapshot(text: &str) -> Option<Snapshot> {
     text.parse().ok()
 }
 
-/// The settings and the user under which a session writes, as SQL; `None`: they are not to be had elsewhere.
+/// The settings and the user under which a session writes, as SQL; `None`: other servers cannot have them.
 fn under(settings: &Settings, application: Option<&str>) -> Option<Arc<Under>> {
     let author = settings.get("session_authorization")?;
     let role = settings.get("role").filter(|role| *role != "none");
@@ -100,7 +104,7 @@ fn under(settings: &Settings, application: Option<&str>) -> Option<Arc<Under>> {
     Some(Arc::new(Under::new(settings.written_under()?.into_iter().chain(name), author, role)))
 }
 
-/// The transaction's number, and when its process had read the configuration.
+/// The transaction's number, and the time when its backend had read the configuration.
 fn which(said: &str) -> Option<(Xid, LoadTime)> {
     let (xid, loaded) = said.split_once(' ')?;
     let loaded = u64::from_str_radix(loaded, 16).ok()?.cast_signed();
@@ -108,7 +112,7 @@ fn which(said: &str) -> Option<(Xid, LoadTime)> {
 }
 
 impl Session {
-    /// A block begins.
+    /// Begins the report of a block.
     pub(super) fn block_is_told(&mut self) {
         let Commits::ReportStatements(_) = self.mode.commits else { return };
         let database = self.database.id();
@@ -116,14 +120,14 @@ impl Session {
         self.txn.begins().telling = telling;
     }
 
-    /// The block has done something that is not told of.
+    /// Ends the report of a block with a statement that cannot be reported.
     pub(super) fn told_no_more(&mut self, why: &'static str) {
         if self.txn.takes_telling().is_some() {
             self.service.cluster.metrics().statements_not_told.one(why);
         }
     }
 
-    /// A statement outside a block is to be told of: it runs in a block of ours.
+    /// Reports a statement outside a block: it runs in Consort's own block.
     pub(super) fn tells(&mut self, writing: &Writing) {
         let Commits::ReportStatements(_) = self.mode.commits else { return };
         let cluster = self.service.cluster.clone();
@@ -143,7 +147,7 @@ impl Session {
         }
     }
 
-    /// The current statement, to be executed again, and what it touches; or why not.
+    /// The current statement, to be executed again, and the tables that it touches; or the reason why not.
     pub(super) fn rerun_of(&mut self, writing: &Writing) -> Result<(Footprint, Rerun), &'static str> {
         let again = writing.again.as_ref().map_err(|why| *why)?;
         if writing.catalog != self.database.version() {
@@ -156,7 +160,7 @@ impl Session {
         if again.fires.is_some() && (beside || self.state.may_have_application_settings()) {
             return Err("application_settings");
         }
-        // A trigger may ask.
+        // A trigger may read it.
         if again.fires.is_some() && !self.state.isolation().is_read_committed() {
             return Err("isolation");
         }
@@ -185,7 +189,7 @@ impl Session {
         Ok((again.touched.clone(), rerun))
     }
 
-    /// The parameters of a batch.
+    /// Adds the parameters of a batch.
     fn bind(&self, request: Request, again: &Again, rerun: &mut Rerun) -> Result<(), &'static str> {
         let statement = self.current.statement.as_ref().ok_or("no_statement")?;
         let batch = batch::read(self.line.bytes(request), self.line.client.splitter);
@@ -215,28 +219,29 @@ impl Session {
         }
     }
 
-    /// The same with the client's name, for which triggers like to ask.
+    /// The settings and the user with the application name, which triggers often read.
     fn under_with_name(&self) -> Option<Arc<Under>> {
         let name = self.line.reported().get("application_name")?;
         under(self.state.settings(), Some(std::str::from_utf8(name).ok()?))
     }
 
-    /// Something is about to run that is no tree's matter: behind a statement whose triggers may be left to the COMMIT it could
-    /// change under what they run.
+    /// Handles a statement without a query tree. After a statement whose triggers may be deferred to the
+    /// COMMIT, it could change the settings under which they run.
     pub(super) fn told_beside(&mut self, utility: &Utility) {
         let fires = |telling: &Telling| telling.reruns.iter().any(|rerun| rerun.fires.is_some());
         let ends = matches!(utility, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::Show(_));
         if matches!(utility, Utility::Savepoint(_) | Utility::RollbackTo(_)) {
             self.told_no_more("savepoint");
         } else if matches!(utility, Utility::SetTransaction(modes) if modes.snapshot) {
-            // The guard takes for seen what had been shown when the block began: this snapshot may be an older one.
+            // The guard counts the state shown at the begin of the block as seen: this snapshot may be an
+            // older one.
             self.told_no_more("imported_snapshot");
         } else if !ends && self.txn.telling().is_some_and(|telling| fires(telling)) {
             self.told_no_more("fires_beside_others");
         }
     }
 
-    /// In a block: before the first statement that is told of.
+    /// Queries the snapshot, in a block, before the first statement of the report.
     pub(super) fn ask_what_is_seen(&mut self) {
         if self.txn.telling().is_some_and(|telling| telling.saw.is_none()) {
             self.line.primary.answers();
@@ -244,7 +249,7 @@ impl Session {
         }
     }
 
-    /// In a block: a statement has run. `rerun` is what it was before.
+    /// Records, in a block, a statement that has run. `rerun` is its form from before.
     pub(super) fn ran_in_block(&mut self, rerun: Result<(Footprint, Rerun), &'static str>) {
         if self.current.said.failed {
             return self.told_no_more("failed");
@@ -262,7 +267,7 @@ impl Session {
         }
     }
 
-    /// COMMIT of a block all of which can be told of.
+    /// Prepares the COMMIT of a block that can be reported as a whole.
     pub(super) fn commit_is_told(&mut self) {
         let Some(telling) = self.txn.telling() else { return };
         if telling.reruns.is_empty() {
@@ -274,7 +279,7 @@ impl Session {
         }
     }
 
-    /// Sends the client's COMMIT, and the question for the transaction's number in front of it.
+    /// Sends the client's COMMIT, with the query for the transaction's number before it.
     pub(super) async fn commit_told(&mut self, reason: Reason) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         let ran = self.line.commit_told(request).await;
@@ -283,7 +288,7 @@ impl Session {
         self.ran_in_ours(reason, ended)
     }
 
-    /// Runs the current statement, which is outside a block, in a block of ours that is told of.
+    /// Runs the current statement, which is outside a block, in Consort's own block, with a report.
     pub(super) async fn run_told(&mut self) -> AtPrimary {
         let Some(request) = self.current.request.take() else { return AtPrimary::Answered };
         if self.line.seat.running.is_cancelled() {
@@ -305,7 +310,7 @@ impl Session {
             }
         }
         let ended = self.tell_and_settle(ran, xid).await.map(|mut seen| {
-            // If the statement failed, its client has heard so.
+            // If the statement failed, its client has received that error.
             let error = seen.error.take().filter(|_| !seen.failed);
             seen.failed |= error.is_some();
             self.current.commits.withheld = Some(error.unwrap_or(std::mem::take(&mut seen.withheld)));
@@ -314,10 +319,11 @@ impl Session {
         self.ran_in_ours(self.current.reason, ended)
     }
 
-    /// The primary has said the transaction's number, or all that it will say. Tells the cluster, and waits for the end.
+    /// Reports to the cluster once the primary has returned the transaction's number, or all its answers, and
+    /// waits for the end.
     async fn tell_and_settle(&mut self, ran: Result<(), Ended>, said: Option<String>) -> Result<Seen, Ended> {
         let (xid, loaded) = said.as_deref().and_then(which).unzip();
-        // It may have run under other settings than those that are known.
+        // The statement may have run under other settings than the known ones.
         if loaded.is_some_and(|loaded| loaded != self.state.loaded()) {
             self.told_no_more("configuration");
         }

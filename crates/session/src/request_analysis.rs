@@ -1,6 +1,6 @@
-//! What a request is: one statement that its tree explains, one that the grammar explains, or several. Nothing is sent
-//! to a server here but the probe that may prove a session clean, and a read waits for its tree no longer than it would
-//! for its proof.
+//! Analysis of a request: one statement with a query tree, one utility statement, or several. Only the probe
+//! that may prove a session clean is sent to a server here. A read waits for its tree no longer than for its
+//! proof.
 
 use super::primary::Ended;
 use super::read_only_snapshots::PATIENCE;
@@ -30,38 +30,39 @@ use transaction::Cluster as _;
 use wire::tag::front;
 use wire::{Answers, Bind, Describe, Execute, Frame, Parse, Problem, Severity, Splitter, Step, Target};
 
-/// A prepared statement was parsed under other settings than the session has now, or its names meant something else.
+/// The prepared statement was parsed under other settings than the session has now, or its names meant other
+/// objects.
 pub(super) const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
 
-/// A prepared statement that is not followed, or is not there.
+/// The prepared statement is not followed, or does not exist.
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
-/// How long a Parse waits for a gauge while names may have changed in a way that is not known yet.
+/// Time limit of a Parse for a snapshot probe, while names may have changed in a way that is not known yet.
 pub(super) const GAUGE_LIMIT: Duration = Duration::from_millis(50);
-/// How long a read waits for its tree where the design has reads wait for replicas.
+/// Time limit of a read for its tree, in designs where reads wait for replicas.
 const TREE_LIMIT: Duration = Duration::from_millis(50);
 
-/// What is to be done with a request.
+/// Treatment of a request.
 pub(super) enum Todo {
     /// Nothing is executed.
     Quiet,
-    /// A statement about a setting of our own.
+    /// A statement about one of Consort's own settings.
     Own(Rc<[Statement]>),
-    /// It cannot be done.
+    /// The request cannot be executed.
     Refuse(Problem),
-    /// One statement that its tree explains.
+    /// One statement that has a query tree.
     One(Plan),
-    /// One that the grammar explains.
+    /// One utility statement.
     Utility(Rc<[Statement]>),
-    /// More than one, or nobody knows what.
+    /// More than one statement, or an unknown one.
     Several(Several),
 }
 
 impl Todo {
-    /// A block in which nothing has run is so still behind it; or it begins one.
+    /// True if a block in which nothing has run stays so, or if the request begins one.
     pub(super) fn leaves_block_fresh(&self) -> bool {
         match self {
             Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) => true,
-            // It decides for itself.
+            // The statement decides.
             Todo::One(_) => true,
             Todo::Utility(statements) => matches!(
                 &**statements,
@@ -71,7 +72,7 @@ impl Todo {
         }
     }
 
-    /// Whatever is parsed in it is parsed under the settings that the session has before it.
+    /// True if all its statements are parsed under the settings that the session has before it.
     pub(super) fn keeps_settings(&self) -> bool {
         match self {
             Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) | Todo::One(_) => true,
@@ -86,24 +87,24 @@ impl Todo {
 
 /// Several statements in one request.
 pub(super) struct Several {
-    /// All that they may write.
+    /// All tables that they may write.
     pub(super) footprint: Footprint,
-    /// Some of them keep readers out from now on.
+    /// True if some of them lock out readers from now on.
     pub(super) locks_out_readers: bool,
-    /// One of them may end a block.
+    /// True if one of them may end a block.
     pub(super) may_end_block: bool,
-    /// What they may leave behind in the session.
+    /// Dirt that they may leave in the session.
     pub(super) dirt: Option<Dirt>,
-    /// What they are, in order.
+    /// The statements, in order.
     pub(super) statements: Rc<[Statement]>,
-    /// Why they run at the primary.
+    /// Reason why they run at the primary.
     pub(super) reason: Reason,
-    /// The catalog's version under which the footprint was understood.
+    /// The catalog's version of the footprint's analysis.
     pub(super) catalog: u64,
 }
 
 impl Several {
-    /// Nobody knows what.
+    /// A request with unknown statements.
     pub(super) fn anything(reason: Reason) -> Several {
         let unknown = Statement { range: 0..0, what: What::Utility(Utility::Unknown) };
         Several {
@@ -145,13 +146,13 @@ fn ends_block(utility: &Utility) -> bool {
     )
 }
 
-/// What a Describe message describes.
+/// Target of a Describe message.
 pub(super) fn describes(frame: &Frame<'_>) -> Option<Target> {
     Describe::read(frame).ok().map(|describe| describe.target)
 }
 
 impl Session {
-    /// Who asks, for the plan.
+    /// The session's part in the plan.
     pub(super) fn asker(&self) -> Asker<'_> {
         Asker {
             cluster: &self.service.cluster,
@@ -163,7 +164,7 @@ impl Session {
         }
     }
 
-    /// What a Query is.
+    /// Analyses a Query.
     pub(super) async fn understand_query(&mut self, request: Request) -> Result<Todo, Ended> {
         match self.reads_query(request).map_err(Ended::Malformed)? {
             Some(words) => self.understand(&words, &[], &[]).await,
@@ -171,7 +172,7 @@ impl Session {
         }
     }
 
-    /// What a batch is.
+    /// Analyses a batch.
     pub(super) async fn understand_batch(&mut self, request: Request) -> Result<Todo, Ended> {
         let mut bytes = std::mem::take(&mut self.current.meant.scratch);
         bytes.clear();
@@ -186,7 +187,7 @@ impl Session {
         todo
     }
 
-    /// What a batch of one statement is.
+    /// Analyses a batch of one statement.
     pub(super) async fn understand_one(&mut self, batch: &Batch<'_>) -> Result<Todo, Ended> {
         let prepared = match &batch.parse {
             Some(parse) => Some(self.prepared(parse)),
@@ -223,26 +224,26 @@ impl Session {
         todo
     }
 
-    /// What is to be done instead with a statement that was parsed before, if what its constants and names mean, which was
-    /// fixed then, may not be what they would mean now.
+    /// Treatment of a statement that was parsed earlier, if its constants and names, which were fixed then,
+    /// may have another meaning now.
     fn parsed_otherwise(&mut self, name: &[u8], plan: &Plan, meaning: Option<u64>) -> Option<Todo> {
         let otherwise = self.otherwise(name, plan, meaning);
         self.line.statements.found_otherwise(name, otherwise.is_some());
         if otherwise.is_some() {
-            // The tree that arrives later is that of what it would mean now.
+            // The tree that arrives later is that of its meaning now.
             self.current.commits.narrow = None;
         }
         otherwise.or_else(|| self.looks_up_first(name, plan))
     }
 
-    /// A read that would leave runs at the primary first, if that has to look up its names. In a block that may run at a standby as a
-    /// whole nothing is looked up.
+    /// Runs an offloadable read at the primary first, if its names must be looked up there. In a block that
+    /// may run at a standby as a whole no names are looked up.
     fn looks_up_first(&self, name: &[u8], plan: &Plan) -> Option<Todo> {
         let is_whole = self.txn.snapshot().is_some() || self.may_be_first_of_snapshot();
         if !matches!(plan, Plan::Leaves(_)) || name.is_empty() || is_whole {
             return None;
         }
-        // Connections that are shared look up the names of each statement by themselves.
+        // Pooled connections look up the names of each statement themselves.
         let names = self.line.own.is_some().then(|| self.database.names());
         let settings = self.settings_if_known();
         let (statements, changes) = (&self.line.statements, self.state.name_changes());
@@ -257,16 +258,17 @@ impl Session {
         let (under, if_judged) = (statements.parsed_under(name), statements.parsed_under_if_judged(name));
         let is_known = same_names && self.state.knows_names() && under == Some(settings);
         if statements.is_the_standbys(name) && !is_known {
-            let message = "the unnamed statement may mean something else by now than when it was parsed";
+            let message = "the unnamed statement may have another meaning now than when it was parsed";
             return Some(Todo::Refuse(Problem::error("0A000", message).hint("Parse it again.")));
         }
         if !same_names {
-            // Nobody knows what it does.
+            // The effect of the statement is unknown.
             return Some(Todo::One(Plan::Writes(Writing::everything(PARSED_OTHERWISE))));
         }
         let otherwise = match plan {
             Plan::Leaves(_) if under != Some(settings) => Plan::Stays(PARSED_OTHERWISE),
-            // It is judged with what ran before it: then it is known under which settings it was parsed, or that nobody knows.
+            // The statement is judged with those before it: then the settings of its parse are known, or
+            // known to be unknown.
             Plan::Writes(writing)
                 if writing.dirties == Some(Dirt::Unjudged)
                     && if_judged.map(|under| under.analysed) == Some(settings.analysed) =>
@@ -281,7 +283,7 @@ impl Session {
         Some(Todo::One(otherwise))
     }
 
-    /// The statement of a Parse message: the one that is known already, if it is the same.
+    /// The statement of a Parse message: the known one, if it is the same.
     pub(super) fn prepared(&self, parse: &Parse<'_>) -> Rc<Prepared> {
         let (text, types) = parse.signature();
         match self.line.statements.get(parse.name) {
@@ -290,7 +292,7 @@ impl Session {
         }
     }
 
-    /// What one text is, with these parameters.
+    /// Analyses one text with these parameters.
     async fn understand(
         &mut self,
         words: &Words,
@@ -321,16 +323,19 @@ impl Session {
             [one] if is_own(one) => Ok(Todo::Own(statements)),
             [one] => {
                 if matches!(one.what, What::Utility(Utility::Begin(_))) && !self.state.knows_names() {
-                    // Inside the block nobody can ask, and what is prepared there is used long afterwards.
+                    // Inside the block no probe is possible, and statements prepared there are used long
+                    // afterwards.
                     self.configuration_found().await;
                     self.probe().await?;
                 }
                 Ok(Todo::Utility(statements))
             }
             several if several.iter().any(is_own) => {
-                let problem =
-                    Problem::error("0A000", "settings of Consort's own must be alone in their query");
-                Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW in a query of its own.")))
+                let problem = Problem::error(
+                    "0A000",
+                    "a SET, RESET or SHOW of a consort setting must be the only statement of its query",
+                );
+                Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW as a separate query.")))
             }
             several if several.iter().any(|one| sets_own(&words.text[one.range.clone()], strings)) => {
                 Ok(Todo::Refuse(consort_settings::set_at_server()))
@@ -342,7 +347,7 @@ impl Session {
         }
     }
 
-    /// The plan for one statement that its tree explains.
+    /// The plan for one statement that has a query tree.
     async fn tree(
         &mut self,
         words: &Words,
@@ -350,7 +355,7 @@ impl Session {
         parameters: &[Parameter<'_>],
     ) -> Result<Plan, Ended> {
         if words.shape.hint() == Some(Hint::Unknown) {
-            let message = "the hint is not understood: the statement runs at the primary";
+            let message = "unrecognized consort comment; the statement runs at the primary";
             let notice = Problem { severity: Severity::Notice, ..Problem::error("01000", message) };
             self.line.client.out().problem(&notice);
         }
@@ -376,11 +381,11 @@ impl Session {
                     self.probe().await?;
                     template = self.known_template(words, types);
                 }
-                // In a block there is no place for a probe; before the next one there is.
+                // In a block there is no room for a probe; before the next one there is.
                 _ => self.first.probe = self.takes_long(&words.shape),
             }
         }
-        // While that was asked and waited for, the primary may have been configured anew.
+        // During that wait, the primary may have reloaded its configuration.
         self.heed_reloads();
         self.heed_demand(template.as_deref(), words);
         let settings = self.state.settings().clone();
@@ -401,14 +406,14 @@ impl Session {
         Ok(plan)
     }
 
-    /// The statement's template, if it is known.
+    /// Template of the statement, if it is known.
     fn known_template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
         let settings = self.state.settings();
         let statement = Asked { shape: &words.shape, text: &words.text, parameters: types, settings };
         self.service.cluster.understanding().look(&self.database, statement)
     }
 
-    /// The statement's template, waited for only if it may be a read that leaves.
+    /// Template of the statement. The session waits for it only if the statement may be an offloadable read.
     async fn template(&self, words: &Words, types: &[u32]) -> Option<Rc<Template>> {
         let known = self.known_template(words, types);
         let alone = self.state.block() == BlockStatus::Idle;
@@ -422,11 +427,11 @@ impl Session {
             return known;
         }
         let begun = Instant::now();
-        let usual = self.service.cluster.proof_limit();
+        let usual = self.service.cluster.proof_timeout();
         let patience = if self.current.meant.patient {
             PATIENCE
         } else if self.reads_wait() {
-            // Rather than burden the primary.
+            // A longer wait costs less than a read at the primary.
             TREE_LIMIT.max(usual)
         } else {
             usual
@@ -444,12 +449,12 @@ impl Session {
         template
     }
 
-    /// What is written in this session is not known although a probe may tell its settings.
+    /// True if writes in this session are unknown although a probe may read its settings.
     fn is_unknown_for_nothing(&self) -> bool {
         !self.state.knows_names() && self.state.probe().is_some() && self.database.not_serving().is_none()
     }
 
-    /// Only the session keeps this read at the primary, and a probe may change that.
+    /// True if only the session's state keeps this read at the primary, and a probe may change that.
     fn would_leave_if_clean(&self, template: Option<&Template>, values: &Values<'_>) -> bool {
         let Some(template) = template else { return false };
         self.state.may_leave().is_err()
@@ -459,8 +464,9 @@ impl Session {
             && self.database.not_serving().is_none()
     }
 
-    /// Before a statement is prepared that will be executed later: under settings that nobody knows it could never leave, and
-    /// if nobody knew what the primary had shown by then, only until the catalog changes.
+    /// Makes the session's state known before a statement is prepared for later execution. Under unknown
+    /// settings the statement could never be offloaded. Without a known snapshot of the primary, it could be
+    /// only until the catalog changes.
     async fn know_before_parse(&mut self) -> Result<(), Ended> {
         if self.state.block() == BlockStatus::Idle && self.state.known_settings().is_none() {
             self.probe().await?;
@@ -469,8 +475,8 @@ impl Session {
         Ok(())
     }
 
-    /// What a named statement means that is about to be parsed, if it may be a read. Known now, it need not run before the
-    /// catalog changes.
+    /// Looks up the meaning of a named statement that is about to be parsed, if it may be a read. With a
+    /// known meaning, the statement need not run before the catalog changes.
     async fn know_meaning(&mut self, name: &[u8], prepared: &Prepared) {
         if name.is_empty() || self.state.known_settings().is_none() {
             return;
@@ -482,7 +488,7 @@ impl Session {
         }
     }
 
-    /// What the primary has shown, if names may have changed in a way that is not known yet.
+    /// The snapshot that the primary has shown, if names may have changed in a way that is not known yet.
     async fn shown_by_now(&self) -> Option<Rc<history::Snapshot>> {
         let cluster = &self.service.cluster;
         let known = self.database.id().filter(|_| self.database.reads_may_leave());
@@ -502,7 +508,7 @@ impl Session {
         }
     }
 
-    /// The session's marks, as far as a gauge has told them by now, if they are what these words are held to.
+    /// Raises the session's marks to the newest snapshot probe, if these words are held to them.
     fn come_up(&mut self, words: &Words) {
         let asked = match words.shape.hint() {
             Some(Hint::Level(level)) => level,
@@ -537,7 +543,7 @@ impl Session {
         cluster.gauge_wanted();
     }
 
-    /// Something ran at the primary: what this session reads elsewhere must not be older.
+    /// Records that a statement ran at the primary: later reads of this session elsewhere must not be older.
     pub(super) fn fell_behind(&mut self) {
         self.reads.behind = true;
         if self.state.consistency() == Consistency::Session {
@@ -545,7 +551,7 @@ impl Session {
         }
     }
 
-    /// What a batch of several statements is.
+    /// Analyses a batch of several statements.
     async fn understand_several(&mut self, bytes: &[u8], mut splitter: Splitter) -> Result<Todo, Ended> {
         let (mut parsed, mut bound) = (BTreeMap::new(), None::<Rc<[Statement]>>);
         let mut several = Several {
@@ -573,7 +579,7 @@ impl Session {
                     let Some(prepared) = known.cloned().filter(|_| bind.portal.is_empty()) else {
                         return Ok(Todo::Several(Several::anything(several.reason)));
                     };
-                    // Planning and the parameters' types run code, though nothing is executed.
+                    // Planning and the parameters' types run code, though no statement is executed.
                     let is_new = parsed.contains_key(bind.statement);
                     match self.add(&mut several, &prepared, &bind, is_new) {
                         Ok(completes) => bound = Some(completes),
@@ -597,7 +603,7 @@ impl Session {
             for (name, prepared) in &parsed {
                 self.know_meaning(name, prepared).await;
             }
-            // Nothing of it runs, and no statement's time is counted.
+            // No statement runs, and no statement's time is counted.
             self.says_nothing();
             return Ok(Todo::Quiet);
         }
@@ -605,7 +611,10 @@ impl Session {
         Ok(Todo::Several(several))
     }
 
-    /// Adds one statement to several. What its Execute completes; an error: all of them are something else.
+    /// Adds one statement to several. Returns the statement that its Execute completes.
+    ///
+    /// # Errors
+    /// The treatment of the whole batch instead.
     fn add(
         &mut self,
         several: &mut Several,
@@ -626,7 +635,7 @@ impl Session {
             todo = otherwise;
         }
         if several.dirt.is_some() {
-            // It was understood by the names and settings from before the batch, which changes them.
+            // The analysis used the names and settings from before the batch, which changes them.
             several.footprint = Footprint::Everything;
         }
         let tree = || Rc::new([Statement { range: 0..0, what: What::Tree }]);
@@ -645,15 +654,17 @@ impl Session {
                 Ok(utility)
             }
             Todo::Own(_) => {
-                let problem =
-                    Problem::error("0A000", "settings of Consort's own must be alone in their batch");
+                let problem = Problem::error(
+                    "0A000",
+                    "a SET, RESET or SHOW of a consort setting must be the only statement of its batch",
+                );
                 Err(Box::new(Todo::Refuse(problem)))
             }
             other @ (Todo::Refuse(_) | Todo::Several(_)) => Err(Box::new(other)),
         }
     }
 
-    /// What one text without parameters is: by what is known now, without waiting.
+    /// Analyses one text without parameters by the known state, without waiting.
     pub(super) fn understand_at_once(&mut self, text: &[u8]) -> Todo {
         match self.reads(text) {
             Some(words) => self.understand_in_passing(&words, &[], &[]),
@@ -661,7 +672,7 @@ impl Session {
         }
     }
 
-    /// What one text among several is: by what is known now, without waiting.
+    /// Analyses one text among several by the known state, without waiting.
     fn understand_in_passing(&mut self, words: &Words, types: &[u32], parameters: &[Parameter<'_>]) -> Todo {
         let strings = self.state.strings();
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
@@ -695,7 +706,8 @@ impl Session {
         }
     }
 
-    /// The plan, unless the statement would set a setting of our own where nobody heeds it. What it names of others is heeded.
+    /// The plan, unless the statement would set one of Consort's own settings at the server, without effect.
+    /// Application settings that the statement names are recorded.
     fn or_refused(&mut self, plan: Plan, words: &Words, parameters: &[Parameter<'_>]) -> Todo {
         match &plan {
             Plan::Leaves(_) => return Todo::One(plan),
@@ -711,7 +723,7 @@ impl Session {
     }
 }
 
-/// The same of one text among several, without parameters.
+/// True if one text among several, without parameters, sets one of Consort's own settings at the server.
 fn sets_own(text: &str, strings: Strings) -> bool {
     set_by_function(&Shape::of(text, strings), text, &[])
 }
@@ -730,7 +742,7 @@ pub(super) fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_>
     }
 }
 
-/// The parameter types that the client declared.
+/// Parameter types that the client declared.
 pub(super) fn types(prepared: &Prepared) -> Vec<u32> {
     prepared_statements::types(&prepared.types)
 }

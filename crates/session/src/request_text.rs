@@ -1,4 +1,4 @@
-//! The words of a request, read into the session's own.
+//! The words of a request, read into the session's own buffer.
 
 use super::Session;
 use backend::prepared_statements::Statement;
@@ -8,7 +8,7 @@ use session_state::SessionState;
 use std::rc::Rc;
 use wire::{Frame, Malformed};
 
-/// Words that nobody else has.
+/// Words that no statement shares.
 struct Blank(Rc<Words>);
 
 impl Blank {
@@ -19,7 +19,7 @@ impl Blank {
 }
 
 impl Session {
-    /// The words of the current Query are those of the request; `None`: they cannot be read.
+    /// Reads the words of the current Query, as those of the request; `None`: they cannot be read.
     pub(super) fn reads_query(&mut self, request: Request) -> Result<Option<Rc<Words>>, Malformed> {
         let words = self.blank();
         let frame = Frame::new(self.line.bytes(request))?;
@@ -27,13 +27,13 @@ impl Session {
         Ok(self.says(words))
     }
 
-    /// The same of this text.
+    /// Reads the words of this text, as those of the request.
     pub(super) fn reads(&mut self, text: &[u8]) -> Option<Rc<Words>> {
         let words = self.blank().filled(&self.state, text);
         self.says(words)
     }
 
-    /// Words to be written over. Those of a statement are its own.
+    /// Words to be overwritten. The words of a statement are its own.
     fn blank(&mut self) -> Blank {
         let mut words = std::mem::replace(&mut self.words, self.service.no_words.clone());
         if Rc::get_mut(&mut words).is_none() {
@@ -47,7 +47,7 @@ impl Session {
         words
     }
 
-    /// The words of this statement are those of the request. They are read once.
+    /// Makes the words of this statement those of the request. They are read once.
     pub(super) fn reads_prepared(&mut self, prepared: &Statement) -> Option<Rc<Words>> {
         let strings = self.state.strings();
         match prepared.read.get() {
@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// Nothing that is counted is asked.
+    /// Clears the words: the request runs no counted statement.
     pub(super) fn says_nothing(&mut self) {
         match Rc::get_mut(&mut self.words) {
             Some(words) => words.text.clear(),

@@ -1,42 +1,44 @@
-//! Why a session cannot go on, and whether its client was told.
+//! Reasons why a session ends, and whether its client knows.
 
 use conn::registry::Leave;
 use wire::Malformed;
 
-/// Why a session cannot go on.
+/// Reason why a session cannot go on.
 #[derive(Debug)]
 pub enum Ended {
-    /// The client took its leave.
+    /// The client sent Terminate.
     ClientLeft,
-    /// The client is gone.
+    /// The client has disconnected.
     ClientGone,
-    /// The client does not speak the protocol.
+    /// The client violated the protocol.
     Malformed(Malformed),
-    /// The connection at the primary is lost; the client was told by the primary itself, or not yet.
+    /// The connection at the primary is lost; the primary itself has reported it to the client, or no report
+    /// was sent yet.
     PrimaryLost(Told),
-    /// It is sent away.
+    /// The session is disconnected by Consort.
     SentAway(Leave),
-    /// A standby's answer broke off inside a message: nothing more can be said on this connection.
+    /// A standby's answer broke off inside a message: no further message is possible on this connection.
     CutOff,
     /// A standby's answer broke off in a block, which must not go on.
     BlockCutOff,
-    /// It got no connection at the primary; the client was told why.
+    /// The session got no connection at the primary; the client has received the reason.
     NoServer,
-    /// Its request alone: it was cancelled while it waited for a connection, or for that to be made ready.
+    /// Ends the request alone: it was cancelled while it waited for a connection, or while the connection was
+    /// prepared.
     Cancelled,
-    /// It has begun a block, which is not allowed to it.
+    /// The session has begun a block, which statement pooling does not allow.
     NoBlocks,
-    /// Another Consort may have taken over, where two at a time would do harm.
+    /// Another Consort may have become the leader, and two leaders at a time would do harm.
     MayNotLead,
-    /// It does not end: it is to go on in another process.
+    /// The session does not end: it goes on in a successor process.
     Moves,
 }
 
-/// Who told the client.
+/// Sender of the report to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The primary's own FATAL was forwarded.
     ByPrimary,
-    /// Nobody has.
+    /// No report was sent yet.
     NotYet,
 }

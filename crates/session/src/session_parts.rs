@@ -1,4 +1,4 @@
-//! Parts of a session: identity, reads, questions before a block, and times.
+//! Parts of a session: identity, reads, steps before a block, and times.
 
 use backend::servers::Member;
 use backend::standby::pool::Shelf;
@@ -24,10 +24,10 @@ pub(super) struct Who {
 #[derive(Default)]
 pub(super) struct Reads {
     pub(super) marks: SessionMarks,
-    /// The primary ran a statement after the last gauge that this session wanted.
+    /// The primary ran a statement after the last snapshot probe that this session requested.
     pub(super) behind: bool,
     pub(super) awaited: Option<order::GaugeNumber>,
-    /// The standby that results with a chance in them come from.
+    /// The standby of results with random values.
     pub(super) home: Option<StandbyId>,
     /// The pools that the session borrows connections from.
     pub(super) shelves: Vec<(StandbyId, Rc<Shelf>)>,

@@ -1,5 +1,6 @@
-//! A read in shadow mode: it runs at the primary before it leaves, and again before its answer is handed out. Both runs
-//! are on the session's own connection, so that a session that is not what it is taken for shows, too.
+//! Reads in shadow mode: a read runs at the primary before it is offloaded, and again before its answer is
+//! delivered. Both runs use the session's own connection, so that a wrong assumption about the session shows,
+//! too.
 
 use super::Session;
 use super::flows::proof_name;
@@ -10,7 +11,7 @@ use cluster::shadow::Compared;
 use session_state::BlockStatus;
 use transaction::Cluster as _;
 
-/// What the primary said before a read left.
+/// The primary's answer from before a read was offloaded.
 pub(super) struct Before {
     answer: Vec<u8>,
     order: Vec<usize>,
@@ -18,7 +19,8 @@ pub(super) struct Before {
 }
 
 impl Session {
-    /// In shadow mode: runs the read at the primary first of all, so that what a standby may answer lies behind that.
+    /// Runs the read at the primary first, in shadow mode, so that a standby's answer is not older than that
+    /// run.
     pub(super) async fn ask_before(&mut self, leaving: &mut Leaving) {
         let (Some(request), true) = (self.current.request, self.service.cluster.setup().shadow.is_some())
         else {
@@ -44,14 +46,14 @@ impl Session {
         }
     }
 
-    /// In shadow mode: waits for a catalog that is being read, no longer than for a proof. A suite that changes it all the
-    /// time would have few reads that leave.
+    /// Waits, in shadow mode, for a catalog that is being read, no longer than for a proof. A test suite that
+    /// changes the catalog all the time would otherwise have few offloaded reads.
     pub(super) async fn catalog_in_hand(&self) {
         let cluster = &self.service.cluster;
         if cluster.setup().shadow.is_none() || self.state.block() != BlockStatus::Idle {
             return;
         }
-        let mut left = cluster.proof_limit();
+        let mut left = cluster.proof_timeout();
         while self.database.loaded().is_none() {
             match cluster.changed(left).await {
                 Some(rest) => left = rest,
@@ -60,7 +62,10 @@ impl Session {
         }
     }
 
-    /// Runs the read at the primary once more and compares the answers. The error: the client can get no answer.
+    /// Runs the read at the primary once more and compares the answers.
+    ///
+    /// # Errors
+    /// No answer for the client is possible.
     pub(super) async fn compare(&mut self, before: &Before, answer: &Answer) -> Result<(), ()> {
         let Some(request) = self.current.request else { return Ok(()) };
         let after = match self.line.ask_aside(request).await {
@@ -89,7 +94,11 @@ impl Session {
             chance: before.chance,
         };
         if let shadow::Verdict::Different(difference) = &verdict {
-            tracing::warn!(statement = compared.statement, ?difference, "a standby answered otherwise");
+            tracing::warn!(
+                statement = compared.statement,
+                ?difference,
+                "standby returned another result than the primary"
+            );
         }
         report.note(&cluster.metrics().shadowed, compared, &verdict);
         Ok(())

@@ -1,5 +1,5 @@
-//! A batch taken apart, for a block that runs at a standby while prepared statements are the primary's: what each of its
-//! parts is. A Sync in the middle of a block means nothing but where an error ends, so the parts may run one by one.
+//! A batch split into parts, for a block that runs at a standby while prepared statements are the primary's.
+//! A Sync in the middle of a block has no effect except after an error, so the parts may run one by one.
 
 use backend::batch;
 use wire::tag::front;
@@ -8,13 +8,13 @@ use wire::{Bind, Close, Describe, Malformed, Splitter, Step, Target};
 /// A part of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The Sync at its end.
+    /// The Sync at the end of the batch.
     End,
-    /// It parses, describes or closes statements.
+    /// Parse, Describe and Close messages of statements.
     Control,
     /// One statement, bound and executed.
     Statement,
-    /// Anything else: portals with names, a part of a result.
+    /// Anything else: named portals, a part of a result.
     Odd,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn first(bytes: &[u8], splitter: Splitter) -> Result<(Part, usize), M
     }
 }
 
-/// The name of the statement that is bound first.
+/// Name of the first statement that the batch binds.
 pub(super) fn bound(bytes: &[u8], mut splitter: Splitter) -> Result<Option<Box<[u8]>>, Malformed> {
     let mut at = 0;
     while let Step::Whole(frame) = splitter.next(&bytes[at..])? {
@@ -60,7 +60,7 @@ pub(super) fn bound(bytes: &[u8], mut splitter: Splitter) -> Result<Option<Box<[
     Ok(None)
 }
 
-/// The length of the one statement at the beginning, up to its Execute.
+/// Length of the one statement at the beginning, up to its Execute.
 fn statement(bytes: &[u8], splitter: Splitter) -> Result<Option<usize>, Malformed> {
     let mut at = 0;
     loop {

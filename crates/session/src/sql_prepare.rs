@@ -1,5 +1,5 @@
-//! SQL's PREPARE, EXECUTE and DEALLOCATE in sessions that share connections: what a session has prepared is prepared again at
-//! the connection where it goes on, by the client's own words and under the settings of then.
+//! SQL's PREPARE, EXECUTE and DEALLOCATE in pooled sessions: a statement is prepared again at the connection
+//! where the session goes on. Its text is the client's own, and its settings are those of the original.
 
 use super::Session;
 use super::primary::Ended;
@@ -14,15 +14,15 @@ use session_state::utility::{Statement, Utility, What};
 use std::rc::Rc;
 use wire::Status;
 
-/// When a statement was prepared, in microseconds of Unix time; its name follows.
+/// Query for the time when a statement was prepared, in microseconds of Unix time; its name follows.
 const PREPARED_AT: &str = "SELECT (extract(epoch FROM prepare_time) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 \
      FROM pg_catalog.pg_prepared_statements WHERE name OPERATOR(pg_catalog.=) ";
-/// What stands between the name and the time of a statement, see [`BETWEEN`].
+/// Separator between the name and the time of a statement, see [`BETWEEN`].
 const BEFORE_TIME: char = '\u{2}';
 const PATH: &str = "search_path";
-/// Who the session is counts when a statement is executed, not when it was prepared.
+/// Settings of the session's identity, which count at a statement's execution, not at its preparation.
 pub(super) const OF_TODAY: [&str; 2] = ["role", "session_authorization"];
-/// What decides how a text is read.
+/// Settings that decide how a text is read.
 pub(super) const OF_TEXTS: [&str; 2] = ["standard_conforming_strings", "backslash_quote"];
 
 /// A PREPARE that is about to run.
@@ -34,7 +34,8 @@ struct Prepares {
 }
 
 impl Session {
-    /// A statement that is no tree's matter. What a PREPARE has prepared goes along with the session from then on.
+    /// Runs a statement without a query tree. A statement prepared by PREPARE goes along with the session
+    /// from then on.
     pub(super) async fn utility_or_prepare(&mut self, statements: Rc<[Statement]>) {
         let prepares = self.prepares(&statements);
         self.utility(statements).await;
@@ -46,7 +47,7 @@ impl Session {
         }
     }
 
-    /// What a PREPARE prepares, if that can go along.
+    /// The statement of a PREPARE, if it can go along.
     fn prepares(&self, statements: &[Statement]) -> Option<Prepares> {
         let [Statement { what: What::Utility(Utility::Prepare { name, inner }), .. }] = statements else {
             return None;
@@ -57,7 +58,7 @@ impl Session {
         Some(Prepares { name: name.clone(), text, inner: inner.start, settings })
     }
 
-    /// Takes a connection at the primary if the session has none, before SQL that may speak of prepared statements by their
+    /// Attaches the session if it is detached, before SQL that may refer to prepared statements by their
     /// names.
     pub(super) async fn at_home_with_statements(&mut self) -> Result<(), Ended> {
         self.at_home().await?;
@@ -80,7 +81,7 @@ impl Session {
         if let Some(name) = deallocated(self.words.text.as_bytes())
             && self.line.statements.is_lacking(&name)
         {
-            // The connection has none because it is refused.
+            // The connection lacks the statement because it is refused.
             self.line.primary.ask_place(&name);
             self.line.settled().await?;
             self.line.statements.unlearned(&name);
@@ -89,8 +90,8 @@ impl Session {
         Ok(())
     }
 
-    /// Has the connection prepare all that the client has prepared by SQL and that it lacks, if nothing can have changed since: at
-    /// once.
+    /// Has the connection prepare at once all statements that the client has prepared by SQL and that it
+    /// lacks, if no change is possible since.
     pub(super) async fn prepare_all_again(&mut self) -> Result<(), Ended> {
         let now = self.state.settings().clone();
         let mut told = false;
@@ -114,8 +115,8 @@ impl Session {
         Ok(())
     }
 
-    /// Has the connection prepare what the client has prepared by SQL under this name. Where it cannot be what it was, it is
-    /// refused in this request.
+    /// Has the connection prepare the statement that the client has prepared by SQL under this name. If it
+    /// cannot be equal to the original, it is refused in this request.
     pub(super) async fn prepare_again(&mut self, name: &[u8]) -> Result<(), Ended> {
         let Some(again) = self.line.statements.prepares_again(name) else { return Ok(()) };
         let under = self.database.names().now(None);
@@ -124,10 +125,10 @@ impl Session {
         }
         let idle = self.line.primary.status == Status::Idle;
         let now = self.state.settings().clone();
-        // In a block SET would undo what SET LOCAL has set.
+        // In a block SET would undo an earlier SET LOCAL.
         let then = if idle { self.settings_of(&again.settings, &now) } else { now.clone() };
         let first = self.line.lent.as_ref().map(|lent| lent.first.clone());
-        // The client hears nothing of what is set here and set back.
+        // The client receives no report of settings that are set and set back here.
         self.line.primary.holds_reports = true;
         self.take_settings(now.to_become_at_primary(&then, first.as_ref())).await?;
         // In a block there is one try.
@@ -146,15 +147,17 @@ impl Session {
         }
         self.take_settings(then.to_become_at_primary(&now, first.as_ref())).await?;
         self.tell_reports();
-        // By the client's own words alone it would not be what it was: so it is looked at again at the next connection.
+        // By the client's own words alone the statement would differ from the original: so it is checked
+        // again at the next connection.
         if let Some(error) = difference {
             self.line.statements.refuse(name, error);
         }
         Ok(())
     }
 
-    /// The settings under which a statement is to be prepared again: those under which PostgreSQL would have analysed it last.
-    /// It does that anew, but for reading the text, when it finds another search_path (`RevalidateCachedQuery`).
+    /// The settings under which a statement is to be prepared again: those of PostgreSQL's last analysis.
+    /// With another search_path, PostgreSQL repeats the analysis, but not the reading of the text
+    /// (`RevalidateCachedQuery`).
     fn settings_of(&self, then: &Settings, now: &Settings) -> Settings {
         let mut interner = self.service.interner.borrow_mut();
         let (base, others, names) =
@@ -162,7 +165,8 @@ impl Session {
         names.iter().fold(base.clone(), |made, name| interner.with(&made, name, others.get(name)))
     }
 
-    /// Prepares a statement again by this text. What the client gets who uses it, if it is not what it was; there is none then.
+    /// Prepares a statement again by this text. Returns the error for the client that uses it, if it differs
+    /// from the original; the connection then has none of that name.
     async fn prepare_by(
         &mut self,
         name: &[u8],
@@ -183,7 +187,7 @@ impl Session {
         Ok(Some(other_columns()))
     }
 
-    /// What the server says of a statement, and when it was prepared.
+    /// The server's description of a statement, and the time when it was prepared.
     async fn what_is(&mut self, name: &[u8]) -> Result<Option<Described>, Ended> {
         self.line.primary.ask_what_is(name);
         if self.line.primary.status == Status::Idle {
@@ -199,7 +203,8 @@ impl Session {
         Ok(if error.is_some() { None } else { Described::read(&said).ok() })
     }
 
-    /// A PREPARE that declares the types of the parameters that the statement has had so far; `None` if it has none.
+    /// A PREPARE that declares the types of the parameters that the statement has had so far; `None` if it
+    /// has none.
     async fn declaring(&mut self, name: &[u8], again: &Again) -> Result<Option<String>, Ended> {
         let Some(told) = again.told.as_ref().filter(|told| !told.parameters.is_empty()) else {
             return Ok(None);
@@ -217,10 +222,11 @@ impl Session {
         Ok(Some(format!("PREPARE {name} ({types}) AS {inner}")))
     }
 
-    /// The connection has these statements of SQL's PREPARE and no others, with their times; `true`: all can go along.
+    /// Records that the connection has these statements of SQL's PREPARE and no others, with their times.
+    /// `true`: all can go along.
     pub(super) async fn found_prepared(&mut self, listed: &str) -> Result<bool, Ended> {
         let mut follows = self.line.statements.found_by_sql(&listing(listed));
-        // What changes while this is asked counts as a change behind it.
+        // A change during this query counts as a change after it.
         let (under, settings) = (self.database.names().now(None), self.settings_if_known());
         for name in self.line.statements.undescribed() {
             self.line.primary.ask_what_is(&name);
@@ -235,7 +241,7 @@ impl Session {
     }
 }
 
-/// The names and times that the question for what is [`LEFT`] lists.
+/// Names and times in the result of the query [`LEFT`].
 fn listing(listed: &str) -> Vec<(&[u8], i64)> {
     let parts = listed.split(BETWEEN).filter(|part| !part.is_empty());
     let times = parts.filter_map(|part| part.rsplit_once(BEFORE_TIME));

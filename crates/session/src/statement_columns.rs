@@ -1,7 +1,8 @@
-//! Named statements that go along with a session from one shared connection to another keep their columns, as PostgreSQL's
-//! do: one that would have others where it is parsed anew is refused. Where something may have changed since the client was
-//! told of its columns, DDL or where names are looked for, that is asked before its request is sent, so that nothing of it has
-//! run. So it is where the client has set since by what a text is read: it goes on meaning what it meant.
+//! Columns of named statements that go along with a session from one pooled connection to another. They stay
+//! fixed, as PostgreSQL's do: a statement that would have other columns when it is parsed again is refused.
+//! DDL or another search path may have changed the columns since the client's description. Then they are
+//! checked before the client's request is sent, so that no part of it has run. The check is also made after
+//! the client has changed a setting that decides how a text is read: the statement keeps its earlier meaning.
 
 use super::Session;
 use super::primary::Ended;
@@ -17,8 +18,9 @@ use wire::tag::front;
 use wire::{Bind, Close, Describe, Malformed, Parse, Splitter, Status, Step, Target};
 
 impl Session {
-    /// Before a request is sent to the primary: the statements that it uses, and that the connection does not have, still
-    /// have their columns, or are refused in it. Asked once for each request, as early as it is known to go there.
+    /// Checks the statements of a request that goes to the primary and that the connection lacks: they still
+    /// have their columns, or are refused in the request. Runs once for each request, as early as its place
+    /// is known.
     pub(super) async fn keep_columns_in(&mut self, request: Request) -> Result<(), Ended> {
         if std::mem::replace(&mut self.current.columns_kept, true) {
             return Ok(());
@@ -30,14 +32,14 @@ impl Session {
         let mut names =
             used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;
         if request.kind == Kind::Open {
-            // What follows is sent as it comes, and nothing can be prepared by SQL in the middle of it.
+            // The rest is sent as it comes, and SQL can prepare no statement in the middle of it.
             let all = self.line.statements.names();
             names.extend(all.into_iter().filter(|name| self.line.statements.lacks_by_sql(name)));
         }
         self.keep_columns(names).await
     }
 
-    /// The same of all statements, before SQL may speak of them.
+    /// Checks all statements, before SQL that may refer to them.
     pub(super) async fn keep_all_columns(&mut self) -> Result<(), Ended> {
         self.line.statements.refuses_nothing();
         self.prepare_all_again().await?;
@@ -47,7 +49,7 @@ impl Session {
 
     pub(super) async fn keep_columns(&mut self, names: Vec<Box<[u8]>>) -> Result<(), Ended> {
         for name in names {
-            // In a failed block it would be refused for that.
+            // A failed block would refuse the check.
             let stands = self.line.primary.status != Status::Failed;
             if stands && self.line.statements.lacks_by_sql(&name) {
                 self.prepare_again(&name).await?;
@@ -59,7 +61,7 @@ impl Session {
             if !stands || !self.line.statements.lacking(&name).is_some_and(is_doubted) {
                 continue;
             }
-            // What changes while this is asked counts as a change behind it.
+            // A change during this query counts as a change after it.
             let (names, settings) = (self.database.names().now(None), self.settings_if_known());
             match self.learn_as_parsed(&name).await? {
                 Ok(()) => self.line.statements.has_columns(&name, names, settings),
@@ -69,7 +71,8 @@ impl Session {
         Ok(())
     }
 
-    /// Has the connection learn a named statement that it lacks, under the settings by which PostgreSQL would have read it last.
+    /// Has the connection learn a named statement that it lacks, under the settings by which PostgreSQL would
+    /// have read it last.
     async fn learn_as_parsed(&mut self, name: &[u8]) -> Result<Result<(), Box<[u8]>>, Ended> {
         let now = self.state.settings().clone();
         let then = self.reads_under(name, &now);
@@ -85,10 +88,11 @@ impl Session {
         Ok(learnt)
     }
 
-    /// The session's settings, but for those that decide how the text of this statement is read: they are as they were when the client
-    /// has parsed it. What is looked for elsewhere by now PostgreSQL analyses anew, from the words that it has read.
+    /// The session's settings, except for those that decide how the text of this statement is read: they are
+    /// as at the client's Parse. With another search path PostgreSQL repeats the analysis of names, from the
+    /// text as read then.
     fn reads_under(&self, name: &[u8], now: &Settings) -> Settings {
-        // In a block SET would undo what SET LOCAL has set.
+        // In a block SET would undo an earlier SET LOCAL.
         let may_set = self.line.primary.status == Status::Idle && self.state.knows_settings();
         let lacking = self.line.statements.lacking(name).filter(|_| may_set);
         let Some(then) = lacking.and_then(|lacking| lacking.parsed_under) else { return now.clone() };
@@ -97,8 +101,8 @@ impl Session {
         names.iter().fold(now.clone(), |made, name| interner.with(&made, name, then.get(name)))
     }
 
-    /// Whether this statement might be understood otherwise today than it was: its names may be found elsewhere, or its text is read
-    /// in another way.
+    /// True if this statement might be understood differently today: its names may be found elsewhere, or its
+    /// text is read in another way.
     fn is_understood_otherwise(&self, lacking: &Lacking<'_>) -> bool {
         let Some(now) = self.settings_if_known() else { return true };
         let is_read_otherwise = lacking.parsed_under.is_some_and(|then| !then.read_as(&now));
@@ -110,8 +114,8 @@ impl Session {
         self.state.knows_settings().then(|| self.state.settings().clone())
     }
 
-    /// Whether something may have changed the columns of a statement since this moment: somebody's DDL that has come out, or
-    /// that may be committing now, or the session's own transaction.
+    /// True if the columns of a statement may have changed since this moment: by DDL of any session that has
+    /// come out of the decoder, or may be committing now, or by the session's own transaction.
     pub(super) fn columns_may_have_changed(&self, since: &NamesAt) -> bool {
         let in_block = self.line.primary.status == Status::InBlock;
         let own = self.txn.block().map_or(in_block, |block| *block.wrote() == Footprint::Everything);
@@ -121,7 +125,7 @@ impl Session {
     }
 }
 
-/// The names of statements that a request uses as they were before it.
+/// Names of the statements that a request uses as they were before it.
 fn used(bytes: &[u8], mut splitter: Splitter) -> Result<Vec<Box<[u8]>>, Malformed> {
     let (mut used, mut others): (Vec<Box<[u8]>>, Vec<&[u8]>) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -150,7 +154,8 @@ fn used(bytes: &[u8], mut splitter: Splitter) -> Result<Vec<Box<[u8]>>, Malforme
     Ok(used)
 }
 
-/// What the client gets who was told `told`, when a server answers so; `None`: it is as it was told.
+/// The error for a client that has the description `told`, when a server answers so; `None`: the description
+/// still holds.
 pub(super) fn difference(told: &Described, answer: &[u8]) -> Option<Box<[u8]>> {
     let is_same = Described::read(answer).is_ok_and(|now| told.has_columns_of(&now));
     (!is_same).then(statement_description::other_columns)

@@ -1,57 +1,58 @@
-//! What the log says of statements: where each ran and why, and how long it took, with what it waited for. Never a value:
-//! literals are left out of the text, and parameters are not said at all.
+//! Log of statements: where each ran and why, its duration, and its waits. A value is never logged: literals
+//! are removed from the text, and parameters are not logged at all.
 
 use super::Session;
 use cluster::routes::{Went, without_literals};
 use config::statement_log::Wanted;
 use std::time::{Duration, Instant};
 
-/// Milliseconds, with three digits behind the point.
+/// Milliseconds, with three decimal places.
 fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// When a request came, and what it has waited for.
+/// Arrival time of a request, and its waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// When it came.
+    /// Time when the request came.
     pub(super) came: tokio::time::Instant,
-    /// How long its client was held before it began.
+    /// Time that the client was held before the request began.
     held_before: Duration,
-    /// Since when it waits until something is fresh enough for it, or proven to be.
+    /// Time since which the request waits for freshness, or for its proof.
     since: Option<Instant>,
-    /// How long it did.
+    /// Total wait for freshness so far.
     fresh: Duration,
 }
 
 impl Waits {
-    /// Of a request that begins, whose client was held so long before.
+    /// Begins the waits of a request whose client was held for so long before.
     pub(super) fn begin(held_before: Duration) -> Waits {
         Waits { came: tokio::time::Instant::now(), held_before, since: None, fresh: Duration::ZERO }
     }
 
-    /// It waits no longer for freshness.
+    /// Ends a wait for freshness.
     pub(super) fn is_fresh(&mut self) {
         if let Some(since) = self.since.take() {
             self.fresh += since.elapsed();
         }
     }
 
-    /// It waited so long beside.
+    /// Adds another wait for freshness.
     pub(super) fn and_for(&mut self, more: Duration) {
         self.fresh += more;
     }
 }
 
 impl Session {
-    /// From here on the request waits until something is fresh enough for it. Noted only where a line may say it.
+    /// Begins a wait for freshness. Recorded only if the statement log is on.
     pub(super) fn waits_for_freshness(&mut self) {
         if self.service.statement_log.get().is_on() {
             self.current.waits.since = Some(Instant::now());
         }
     }
 
-    /// A line of the statement that went there and took so long, `held` of that with what was held before it, if it has one.
+    /// Logs the statement, with the place where it ran and its duration, if the log wants it. `held` is the
+    /// part of the duration before the statement began, including the time that the client was held.
     #[cold]
     pub(super) fn log_statement(&mut self, went: Went, took: Duration, held: Duration) {
         let words = &self.words;
@@ -94,8 +95,8 @@ impl Session {
             statement = without_literals(&words.shape, &words.text),
             "{}",
             match wanted {
-                Wanted::Route => "a statement ran",
-                Wanted::Duration => "a statement took long",
+                Wanted::Route => "statement executed",
+                Wanted::Duration => "slow statement",
             }
         );
     }

@@ -1,8 +1,8 @@
-//! A session that shares its connection at the primary with others: how it leaves the connection behind, and how it goes on
-//! at another.
+//! Transaction pooling: how a session detaches from its connection at the primary, and how it attaches to
+//! another.
 //!
-//! It takes along its settings and its named statements. As long as anything else of it lives in its process, it stays
-//! where it is, and its [`Session::tie`] says why.
+//! The session takes along its settings and its named statements. As long as other state of it lives in its
+//! backend, it is pinned, and its [`Session::tie`] is the reason.
 
 use super::request_analysis::Todo;
 use super::session_end::Told;
@@ -26,8 +26,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use wire::{Answers, Complaint, Frame, Problem, Status};
 
-/// What lives in the session's process and no probe of its state tells: prepared statements, by who made them, and cursors
-/// that outlive their transaction.
+/// Query for state in the session's backend that the probe does not cover: prepared statements, with their
+/// origin, and cursors that outlive their transaction.
 pub(super) const LEFT: &str = "SELECT pg_catalog.string_agg(name OPERATOR(pg_catalog.||) E'\x02' OPERATOR(pg_catalog.||) \
      (extract(epoch FROM prepare_time) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8::pg_catalog.text, E'\x01') \
      FILTER (WHERE from_sql), \
@@ -35,62 +35,65 @@ pub(super) const LEFT: &str = "SELECT pg_catalog.string_agg(name OPERATOR(pg_cat
      (SELECT pg_catalog.count(*) FROM pg_catalog.pg_cursors WHERE is_holdable) \
      FROM pg_catalog.pg_prepared_statements";
 
-/// The settings that a session has changed, whoever did it: names, and values.
+/// Query for the settings that a session has changed, in whatever way: names, and values.
 const CHANGED: &str = "SELECT pg_catalog.string_agg(name, E'\\x01'), \
      pg_catalog.string_agg(pg_catalog.current_setting(name), E'\\x01') \
      FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'";
-/// What stands between them.
+/// Separator between the items of a list.
 pub(super) const BETWEEN: char = '\u{1}';
 
-/// Why a session stays at its connection, beside what its state says.
+/// Reasons why a session is pinned, in addition to those of its state.
 const PREPARED: &str = "session_prepared_statement";
 const CURSOR: &str = "session_holds_cursor";
 const SEQUENCES: &str = "session_used_sequences";
 
-/// Who keeps a connection for his temporary objects is not asked more often what else of him is there, unless a command drops some.
+/// Minimum interval between state probes of a session that temporary objects pin, unless a command drops
+/// some.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// What PostgreSQL says of what `statement_timeout` ends (no cancel request reaches what is asked then), or `lock_timeout`.
+/// SQLSTATEs of `statement_timeout` (no cancel request reaches an internal query at that time) and of
+/// `lock_timeout`.
 const OUT_OF_TIME: [&[u8]; 2] = [b"57014", b"55P03"];
 
-/// What is known of a session that shares connections.
+/// State of a pooled session.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// It has prepared something by SQL, or declared a cursor, or may have.
+    /// True if the session may have prepared a statement by SQL, or declared a cursor.
     look: bool,
-    /// When it was last asked for all that may keep it,
+    /// Time of the last full check for pinning state.
     asked: Option<Instant>,
-    /// something has happened since, and it is asked again then.
+    /// Time of the next full check, if an event has occurred since the last one.
     pub(super) asked_again: Option<Instant>,
     is_owed_a_question: bool,
-    /// What was found then.
+    /// Finding of the last full check.
     found: Option<&'static str>,
-    /// It has written at the connection that it has, or drawn numbers.
+    /// True if the session has written at its attached connection, or advanced sequences.
     wrote: bool,
-    /// Code has run there.
+    /// True if code has run there.
     ran_code: bool,
-    /// It listens there, and what it hears cannot be heard elsewhere, whether or not that is UTF-8.
+    /// The session listens at its own connection, because the listening connection cannot serve it; true or
+    /// false: its text is UTF-8 or not.
     pub(super) listens_here: Option<bool>,
-    /// What its client calls itself, until the session has that for a setting.
+    /// The client's application name, until the session has it as a setting.
     name: Option<String>,
 }
 
-/// Whether this error is a time limit's.
+/// True if a timeout caused this error.
 fn is_out_of_time(error: &[u8]) -> bool {
     Frame::new(error).is_ok_and(|frame| OUT_OF_TIME.contains(&Complaint::read(&frame).sqlstate()))
 }
 
-/// Waits until then, or for ever.
+/// Waits until this time, or forever.
 pub(super) async fn comes(when: Option<Instant>) {
     match when {
-        // Most never wait for it: it has a place of its own.
+        // Boxed because most callers never wait for it.
         Some(when) => Box::pin(sleep_until(when)).await,
         None => pending().await,
     }
 }
 
 impl Session {
-    /// The session of a client that is called so, which has been told that.
+    /// Sets the application name of the session's client, which has received it as a report.
     pub fn called(mut self, name: Option<String>) -> Session {
         if let Some(name) = &name {
             self.line.reported.note(NAME_SETTING.as_bytes(), name.as_bytes());
@@ -99,7 +102,8 @@ impl Session {
         self
     }
 
-    /// Takes its client's name for a setting, once: behind what has shown to others how one begins that has none.
+    /// Makes the client's application name a setting, once, after the initial state without one was shared
+    /// with other sessions.
     pub(super) async fn take_name(&mut self) -> Result<(), Ended> {
         let Some(name) = self.shares.name.take() else { return Ok(()) };
         let before = self.state.settings().clone();
@@ -113,8 +117,8 @@ impl Session {
         Ok(())
     }
 
-    /// The connection has the session's settings: what it has reported on the way there goes to the client where that knows
-    /// otherwise.
+    /// Sends the client the reports of the connection while it received the session's settings, as far as
+    /// they differ from the client's knowledge.
     pub(super) fn tell_reports(&mut self) {
         self.line.primary.holds_reports = false;
         let last: BTreeMap<_, _> = self.line.primary.seen().reported.into_iter().collect();
@@ -123,22 +127,22 @@ impl Session {
         }
     }
 
-    /// Whether it shares connections with others.
+    /// True if the session is pooled.
     fn shares(&self) -> bool {
         self.line.away || self.line.lent.is_some()
     }
 
-    /// It reads there what may draw a number.
+    /// Records that a read at the connection may have advanced a sequence.
     pub(super) fn draws_there(&mut self, reason: Reason) {
         self.shares.wrote |= reason == Reason::Stay(Stay::Sequence.name());
     }
 
-    /// It writes at the connection that it has.
+    /// Records that the session writes at its attached connection.
     pub(super) fn writes_there(&mut self) {
         self.shares.wrote = true;
     }
 
-    /// What this statement asks, or one before it that was parsed, may be what its process alone knows.
+    /// Records that this statement, or one parsed before, may read sequence state that only its backend has.
     fn heed_sequences(&self) {
         let asked = &self.database.asks_sequences;
         if self.shares() && !asked.get() {
@@ -147,7 +151,8 @@ impl Session {
         }
     }
 
-    /// What this text, with these statements, sets by a function is to go along to the next connection.
+    /// Records settings that this text, with these statements, sets by a function: they go along to the next
+    /// connection.
     pub(super) fn heed_settings(
         &mut self,
         statements: &[Statement],
@@ -166,23 +171,24 @@ impl Session {
         self.state.names_settings(&words.text, parameters, runs);
     }
 
-    /// This statement may look at the session's prepared statements.
+    /// True if this statement may read the session's prepared statements.
     fn names_statements(&self) -> bool {
         self.shares() && names(self.words.text.as_bytes(), b"pg_prepared_statement")
     }
 
-    /// Takes a connection at the primary, if the session has none, for whatever does not leave for a standby: before anything is
-    /// held that others wait for.
+    /// Attaches the session, if it is detached, for a request that is not offloaded: before it holds anything
+    /// for which other sessions wait.
     pub(super) async fn come_home_for(&mut self, request: Request, todo: &Todo) -> Result<(), Ended> {
         self.heed_sequences();
         self.line.statements.speaks_of(&[]);
         match todo {
             Todo::Own(_) | Todo::Refuse(_) => return Ok(()),
-            // A BEGIN that is still owed is so because this may take its transaction to a replica.
+            // A BEGIN is still deferred because this statement may take its transaction to a replica.
             Todo::One(Plan::Leaves(_)) if self.state.block() == BlockStatus::Idle || self.txn.is_owed() => {
                 return Ok(());
             }
-            // What is not understood yet may look at them as well as what stays for its functions.
+            // A statement that is not understood yet may read them, and so may one that stays for its
+            // functions.
             Todo::One(Plan::Writes(writing))
                 if writing.unknown || writing.dirties.is_some() || self.names_statements() =>
             {
@@ -198,10 +204,10 @@ impl Session {
         self.keep_columns_in(request).await
     }
 
-    /// Takes a connection at the primary if the session has none. [`Ended::Cancelled`]: its client does not want to wait for it,
-    /// and nothing of the request has happened.
+    /// Attaches the session if it is detached. [`Ended::Cancelled`]: its client has cancelled the wait, and
+    /// no part of the request has run.
     pub(super) async fn at_home(&mut self) -> Result<(), Ended> {
-        // What it takes has a place of its own: it is part of all that a request may come to, and most have no need of it.
+        // Boxed: the future is part of every request's, and most requests do not need it.
         if self.line.away { Box::pin(self.come_home()).await } else { self.listen_there().await }
     }
 
@@ -212,19 +218,19 @@ impl Session {
             if self.makes_ready(server).await? {
                 break;
             }
-            // Nothing of the client's was sent there: it goes on at another one.
+            // No request of the client was sent there: the session goes on at another connection.
             self.line.detach().into_iter().for_each(Server::close);
             self.who.backend = transaction::Backend { pid: 0, started_us: 0 };
         }
         self.tell_reports();
         self.listen_there().await?;
         self.line.primary.seen();
-        // It was cancelled while its connection was made ready.
+        // The request was cancelled while its connection was prepared.
         let is_cancelled = is_cancellable && self.line.seat.running.is_cancelled();
         if is_cancelled { Err(Ended::Cancelled) } else { Ok(()) }
     }
 
-    /// Takes a connection at the primary, as soon as there is one.
+    /// Leases a connection at the primary, as soon as there is one.
     async fn take_server(&mut self, is_cancellable: bool) -> Result<Server, Ended> {
         let service = self.service.clone();
         if let Some(place) = self.line.registry.primary() {
@@ -236,7 +242,7 @@ impl Session {
         let taken = tokio::select! {
             biased;
             taken = service.servers.take(&self.who.pool, opening, &seat) => taken,
-            // Nobody waits for what it asked: it is not done.
+            // No client waits for the answer: the request is not executed.
             () = poll_fn(|cx| client.poll_closed(cx)) => return Err(Ended::ClientGone),
             why = seat.sent_away() => return Err(Ended::SentAway(why)),
             () = seat.running.cancelled(), if is_cancellable => return Err(Ended::Cancelled),
@@ -253,8 +259,9 @@ impl Session {
         }
     }
 
-    /// The connection becomes the session's: what another has left there is put away, and it is brought to the session's
-    /// settings. `false`: a time limit of the other's, which holds until then, has ended that, and it is of no use.
+    /// Prepares the connection for the session: clears the state that another session has left, and sets the
+    /// session's settings. `false`: a timeout of the other session, which is in effect until then, has ended
+    /// that, and the connection is unusable.
     async fn makes_ready(&mut self, server: Server) -> Result<bool, Ended> {
         self.database.traffic().count(|counts| counts.assignments += 1);
         self.who.backend = transaction::Backend { pid: server.key.pid, started_us: server.lent.started_us };
@@ -263,7 +270,7 @@ impl Session {
         let (sequences, ran_code) = (server.lent.sequences, server.lent.ran_code);
         let is_used = server.lent.last != 0;
         let service = self.service.clone();
-        // While it was waited for, the primary may have been configured anew.
+        // During the wait, the primary may have reloaded its configuration.
         self.heed_reloads();
         if self.state.goes_on_at(&first, loaded, &mut service.interner.borrow_mut()) {
             self.tells_anew(&server.lent.greeting.reported);
@@ -273,7 +280,7 @@ impl Session {
         (self.shares.ran_code, self.shares.wrote) = (ran_code && !strange, sequences && !strange);
         let mut commands = Vec::new();
         if strange && ran_code {
-            // Settings of that code's own may be another client's. RESET leaves who it is.
+            // Settings made by that code may be another client's. RESET does not affect the identity.
             commands.push("RESET ALL".to_owned());
             let mut interner = service.interner.borrow_mut();
             base = OF_TODAY.iter().fold(first.clone(), |all, name| interner.with(&all, name, base.get(name)));
@@ -287,14 +294,15 @@ impl Session {
             match self.line.primary.own_error() {
                 None => {}
                 Some(error) if is_used && is_out_of_time(&error) => return Ok(false),
-                // Nothing runs beside what may be another's.
+                // No statement runs next to state that may be another session's.
                 Some(_) => return Err(self.not_taken()),
             }
         }
         Ok(true)
     }
 
-    /// Tells the client of settings that are others since a reload, as a server does. What it has set itself is as it was.
+    /// Reports to the client the settings that a reload has changed, as a server does. Settings that the
+    /// session has set stay.
     fn tells_anew(&mut self, reported: &[(Vec<u8>, Vec<u8>)]) {
         for (name, value) in reported {
             let (Ok(known), Ok(told)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
@@ -307,7 +315,7 @@ impl Session {
         }
     }
 
-    /// Brings the connection to settings, by this command if there is something to be done.
+    /// Brings the connection to other settings, by this command if there is a difference.
     pub(super) async fn take_settings(&mut self, becomes: Option<String>) -> Result<(), Ended> {
         match becomes {
             Some(becomes) if self.line.ask_unreached(&becomes).await?.is_none() => Err(self.not_taken()),
@@ -317,18 +325,18 @@ impl Session {
 
     fn not_taken(&mut self) -> Ended {
         let problem =
-            Problem::fatal("08006", "a connection at the primary did not take the session's settings");
+            Problem::fatal("08006", "cannot apply the session's settings to a connection at the primary");
         self.line.client.out().problem(&problem);
         Ended::NoServer
     }
 
-    /// Leaves the connection to others, if nothing of the session lives there.
+    /// Detaches the session, unless it is pinned.
     pub(super) async fn rest(&mut self) -> Result<(), Ended> {
         self.shares.asked_again = None;
         if self.line.lent.is_none() || self.state.block() != BlockStatus::Idle || !self.is_between() {
             return Ok(());
         }
-        // One that is to keep its connection from now on stays where it is.
+        // A session that is pinned from now on stays attached.
         let shares = |lent: &Lent| lent.pooling().mode.shares();
         if !self.line.lent.as_ref().is_some_and(shares) {
             return self.hear_elsewhere().await;
@@ -341,19 +349,19 @@ impl Session {
             self.state.began_with(&lent.first, lent.loaded, &mut interner);
         }
         let is_new = self.state.has_just_begun();
-        // A connection that began before a reload is of no more use: it leaves for another one, without a question.
+        // A connection that began before a reload is not used again: the session leaves it without a probe.
         let begins_anew = is_outdated && self.state.may_begin_anew();
         if self.state.may_be_clean() && !begins_anew || self.shares.is_owed_a_question {
             if self.was_just_asked() {
                 self.heed_sequences();
                 return Ok(());
             }
-            // It may listen to something else by now.
+            // The session may listen to other channels by now.
             self.shares.listens_here = None;
             self.shares.ran_code = true;
             self.probe().await?;
             if self.state.may_be_clean() {
-                // There is a temporary schema, perhaps another session's, and perhaps nothing in it.
+                // There is a temporary schema, perhaps another session's, and perhaps empty.
                 self.probe().await?;
             }
             if (!is_new || self.state.is_to_be_told_apart()) && !self.look_at_settings().await? {
@@ -374,14 +382,14 @@ impl Session {
             self.look().await?;
         }
         self.hear_elsewhere().await?;
-        // Behind what a pipeline parsed as it went.
+        // After the statements that a pipeline parsed on its way.
         self.heed_sequences();
         let tie = self.tie(begins_anew);
         *self.line.seat.tie.borrow_mut() = tie;
         if tie.is_some() {
             return Ok(());
         }
-        // Somebody has ended it, and the client was told.
+        // The connection was terminated, and the client has received the error.
         if self.line.primary.has_told_farewell() {
             return Err(Ended::PrimaryLost(Told::ByPrimary));
         }
@@ -392,7 +400,7 @@ impl Session {
             lent.ran_code = self.shares.ran_code;
         }
         match self.line.detach() {
-            // What it goes back to since a reload nobody knows who comes behind.
+            // After a reload, the values that RESET restores are unknown to the next session.
             Some(server) if server.lent.loaded != self.state.loaded() => server.close(),
             Some(server) => servers.give_back(server, self.state.settings()),
             None => {}
@@ -401,7 +409,8 @@ impl Session {
         Ok(())
     }
 
-    /// It stays at its connection for now, and is asked again soon: it does for its temporary objects, and was asked just before.
+    /// True if the session stays attached for now and is probed again soon: its temporary objects pin it, and
+    /// it was probed just before.
     fn was_just_asked(&mut self) -> bool {
         let stays = self.line.seat.tie.borrow().is_some() && self.state.has_temporary_still();
         let again = self.shares.asked.filter(|_| stays).map(|asked| asked + ASKED_EVERY);
@@ -410,7 +419,7 @@ impl Session {
         self.shares.asked_again.is_some()
     }
 
-    /// Nothing of a transaction is left, here or at the primary.
+    /// True if no part of a transaction is left, here or at the primary.
     fn is_between(&self) -> bool {
         match self.txn {
             Txn::Idle => !self.current.flushed && self.line.primary.is_settled() && !self.mode.is_ordered(),
@@ -420,7 +429,7 @@ impl Session {
         }
     }
 
-    /// Why it stays at its connection; one that begins anew elsewhere may leave all the same.
+    /// The pin reason; a session that only a reload keeps from going on elsewhere may detach all the same.
     fn tie(&self, begins_anew: bool) -> Option<&'static str> {
         let moves = match begins_anew && self.state.may_begin_anew() {
             true => Ok(()),
@@ -430,8 +439,8 @@ impl Session {
         moves.err().or(self.shares.found).or(sequences.then_some(SEQUENCES))
     }
 
-    /// Looks for settings that code may have changed, and that no probe asks for. `false`: they cannot be read, and it is not
-    /// known what another connection would need.
+    /// Reads the settings that code may have changed, and that the probe does not read. `false`: they cannot
+    /// be read, and the settings for another connection are unknown.
     async fn look_at_settings(&mut self) -> Result<bool, Ended> {
         let Some(row) = self.line.ask(CHANGED).await? else { return Ok(false) };
         let [names, values] = row.as_slice() else { return Ok(false) };
@@ -444,7 +453,7 @@ impl Session {
         Ok(is_whole)
     }
 
-    /// Looks for what no probe tells.
+    /// Checks for state that the probe does not cover.
     async fn look(&mut self) -> Result<(), Ended> {
         let row = self.line.ask(LEFT).await?;
         let was_told = row.is_some();

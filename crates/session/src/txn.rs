@@ -8,7 +8,8 @@
 //!              '--- ordered before the servers execute it
 //! ```
 //!
-//! A statement outside a block leaves the session idle, unless the session keeps something until the statement ends.
+//! A statement outside a block leaves the session idle, unless the session keeps something until the
+//! statement ends.
 
 use super::read_only_snapshots::Snapshot;
 use super::reported_statements::Telling;
@@ -47,7 +48,8 @@ pub(super) struct Deferred {
 /// A transaction at the primary: a block, or a statement of its own for which something is kept.
 #[derive(Default)]
 pub(super) struct AtPrimary {
-    /// The block's record. `None`: a flow holds it, the database was not followed at BEGIN, or there is no block.
+    /// The block's record. `None`: a flow holds it, the database was not followed at BEGIN, or there is no
+    /// block.
     pub(super) block: Option<Block<Cluster>>,
     /// No statement has run in the block.
     pub(super) fresh: bool,
@@ -171,7 +173,7 @@ impl Txn {
         }
         match self {
             Txn::AtPrimary(at) => at,
-            _ => unreachable!("it has begun at the primary"),
+            _ => unreachable!("a begun transaction is at the primary"),
         }
     }
 
@@ -184,7 +186,8 @@ impl Txn {
         });
     }
 
-    /// Hands the transaction to the standby, before the client sees the first answer. Returns the place before.
+    /// Hands the transaction to the standby, before the client sees the first answer. Returns the place
+    /// before.
     pub(super) fn stands(&mut self) -> Option<Origin> {
         self.moves(Move::Stands, |txn| match txn {
             Txn::Opening(snapshot, origin) => (Txn::AtStandby(snapshot), Some(origin)),
@@ -192,7 +195,8 @@ impl Txn {
         })
     }
 
-    /// Closes the snapshot. A transaction that the client has seen there ends; another one goes back to its origin.
+    /// Closes the snapshot. A transaction that the client has seen there ends; another one goes back to its
+    /// origin.
     pub(super) fn closes(&mut self) -> Option<Box<Snapshot>> {
         self.moves(Move::Closes, |txn| match txn {
             Txn::Opening(snapshot, Origin::Deferred(deferred)) => (Txn::Deferred(deferred), Some(snapshot)),
@@ -230,7 +234,7 @@ impl Txn {
         }
     }
 
-    /// Returns whether no statement has run in the block.
+    /// True if no statement has run in the block.
     pub(super) fn is_fresh(&self) -> bool {
         match self {
             Txn::Deferred(deferred) => deferred.fresh,
@@ -239,7 +243,7 @@ impl Txn {
         }
     }
 
-    /// Returns whether the primary has not received BEGIN.
+    /// True while the primary has not received BEGIN.
     pub(super) fn is_owed(&self) -> bool {
         matches!(self, Txn::Deferred(_))
     }

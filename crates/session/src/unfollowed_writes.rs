@@ -1,5 +1,6 @@
-//! What is written in a database before its commits are followed. No doubt can be noted there yet, so its reads stay at
-//! the primary until it is over; once the database is followed, a doubt about everything takes its place.
+//! Writes in a database before its commits are followed. An in-flight write set cannot be recorded there yet,
+//! so reads stay at the primary until the write is over. Once the database is followed, an in-flight write
+//! set of everything takes its place.
 
 use cluster::{Cluster, Database, OrphanOf};
 use history::Footprint;
@@ -15,13 +16,13 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// It begins.
+    /// Begins the transaction.
     pub(super) fn begin(cluster: &Cluster, database: &Rc<Database>, backend: Backend) -> Early {
         database.early_began();
         Early { cluster: cluster.clone(), database: database.clone(), backend, answered: false }
     }
 
-    /// The primary has answered.
+    /// Records the primary's answer.
     pub(super) fn answered(mut self) {
         self.answered = true;
         self.cluster.early_over(&self.database);
@@ -33,7 +34,7 @@ impl Drop for Early {
         if self.answered {
             return;
         }
-        // The backend may go on until the primary shows that it is gone.
+        // The backend may go on until the primary shows that it has ended.
         let Some(database) = self.database.id() else {
             let early = OrphanOf::Early(self.database.clone());
             return self.cluster.backends().orphaned(early, self.backend);

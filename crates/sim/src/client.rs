@@ -23,14 +23,14 @@ pub const WRITE_LIMIT: Micros = 300_000;
 /// A whole read waits so long for a replica, a commit for its turn, and an acknowledgement for replicas.
 const WHOLE_LIMIT: Duration = Duration::from_millis(20);
 
-/// How a statement that may commit is to go.
+/// Course of a statement that may commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct How {
     /// At the primary.
     pub pace: Pace,
     /// Inside a savepoint.
     pub savepoint: bool,
-    /// It ends in an error.
+    /// True if it ends in an error.
     pub fails: bool,
     /// Its tree is not known yet.
     pub miss: bool,
@@ -56,7 +56,7 @@ pub struct Client {
     open: Option<Open>,
     tenant: usize,
     dirty: bool,
-    /// How fresh its reads must be.
+    /// Required freshness of its reads.
     pub consistency: Consistency,
     marks: SessionMarks,
 }
@@ -129,7 +129,7 @@ impl Client {
         self.answered(select, arrived, &ended)
     }
 
-    /// Whether the session and the query allow it to leave.
+    /// Fails with a reason if the session or the query keeps it at the primary.
     fn may_leave(&self, select: &Select) -> Result<(), Reason> {
         let bugs = self.world.planted.model;
         if let Some(name) = select.stays(&bugs) {
@@ -178,7 +178,7 @@ impl Client {
             Some(block) => block.read(session, &question, select.locks().as_ref()).await,
             None if whole => {
                 let ended = transaction::read_whole(&handle, session, &question, WHOLE_LIMIT).await;
-                // What was not answered in time is an error to the client: there is no reply.
+                // A missing answer is an error to the client: there is no reply.
                 ended.unwrap_or_else(Ended::Primary)
             }
             None => transaction::read(&handle, session, &question).await,
@@ -283,7 +283,7 @@ impl Client {
         self.done(sent, outcome)
     }
 
-    /// Where commits take turns, each transaction is a block, whose COMMIT alone has the turn.
+    /// In designs in which commits take turns, each transaction is a block, whose COMMIT alone has the turn.
     async fn in_turns(&mut self, transactions: Vec<Vec<Change>>, how: How) -> bool {
         let mut done = true;
         for changes in transactions {
@@ -300,7 +300,7 @@ impl Client {
         done
     }
 
-    /// What the statement puts in doubt, as it is understood now.
+    /// The statement's in-flight write set, by the present analysis.
     async fn doubt(&self, changes: &[Change]) -> Footprint {
         let bugs = &self.world.planted.model;
         let unseen = |change: &&Change| bugs.has(Bug::RevokeLate) && matches!(change, Change::Grants(_));
@@ -429,7 +429,7 @@ impl Client {
         done && self.acknowledged(sent).await
     }
 
-    /// Whether so many replicas show the commit that its client may hear of it.
+    /// True if so many replicas show the commit that its client may get the answer.
     async fn acknowledged(&self, sent: usize) -> bool {
         let (handle, wanted) = (Handle(self.consort.clone()), self.world.ways.get().shown_by);
         let shown = transaction::shown_by(&handle, self.database, wanted, WHOLE_LIMIT).await.is_ok();
@@ -594,7 +594,7 @@ async fn at_primary(session: &mut Session, reason: Reason) -> Ended {
     }
 }
 
-/// Somebody who writes past every Consort.
+/// A client that writes past every Consort.
 pub struct Bypass {
     world: Rc<World>,
     database: DatabaseId,

@@ -1,5 +1,5 @@
-//! One Consort: the real scheduler and order, fed by gauges, decoders and watchers over the model's network. What the
-//! flows see of it is [`Handle`].
+//! One Consort: the real scheduler and order, fed by snapshot probes, decoders and watchers over the model's
+//! network. The flows see it as [`Handle`].
 
 use crate::bugs::Bug;
 use crate::executor::{Micros, Signal, either};
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Backend, Cluster};
 
-/// A gauge is wanted as often as long as commits wait that none has seen.
+/// Interval of snapshot probes as long as commits wait that none has seen.
 const WAITING: Micros = 3_000;
 
 /// One life of one Consort.
@@ -36,25 +36,25 @@ pub struct Consort {
     gauged: RefCell<Rc<Primary>>,
     generation: Cell<u64>,
     earlier: BTreeSet<i32>,
-    /// What the analysis cache was filled from, by database.
+    /// Definitions that filled the analysis cache, by database.
     understood: RefCell<BTreeMap<DatabaseId, Definitions>>,
     /// Counts the changes of catalogs that were decoded.
     catalogs: Cell<u64>,
-    /// Changes of catalogs that were decoded and that no settled gauge has seen: the primary may not show them yet, and
-    /// what is analysed there meanwhile is of before.
+    /// Changes of catalogs that were decoded and that no settled snapshot probe has seen: the primary may not
+    /// show them yet, and an analysis there meanwhile has the older state.
     unseen: RefCell<Vec<(DatabaseId, Xid)>>,
 }
 
-/// What a catalog says.
+/// Definitions in a catalog.
 #[derive(Clone, Copy, Debug)]
 pub struct Definitions {
     /// The view's definition.
     pub view: u32,
-    /// Whether the trigger is there.
+    /// True if the trigger is there.
     pub trigger: bool,
 }
 
-/// What the flows hold.
+/// State that the flows hold.
 #[derive(Clone)]
 pub struct Handle(pub Rc<Consort>);
 
@@ -82,8 +82,8 @@ impl Cluster for Handle {
         self.0.spawn(async move { consort.watch_backend(doubt, backend).await });
     }
 
-    fn proof_limit(&self) -> Duration {
-        Duration::from_micros(self.0.world.proof_limit.get())
+    fn proof_timeout(&self) -> Duration {
+        Duration::from_micros(self.0.world.proof_timeout.get())
     }
 
     fn bugs(&self) -> transaction::Bugs {
@@ -159,18 +159,18 @@ impl Consort {
         self.world.env.executor.spawn(self.number + 1, future);
     }
 
-    /// The number of doubts that have not ended.
+    /// The number of open in-flight write sets.
     pub fn doubts(&self) -> usize {
         self.scheduler.borrow().order().doubts().count()
     }
 
-    /// Whether it trusts that nobody else writes.
+    /// The configured writers: through Consort only, or anywhere.
     pub fn writers(&self) -> Writers {
         self.scheduler.borrow().writers()
     }
 
-    /// What the catalog says, for an analysis: from the cache, or from the primary. `None` if it changed meanwhile: what
-    /// was learnt may be of before.
+    /// The catalog's definitions, for an analysis: from the cache, or from the primary. `None` if it changed
+    /// meanwhile: the definitions may be older.
     pub async fn definitions(&self, of: DatabaseId) -> Option<Definitions> {
         let cached = self.understood.borrow().get(&of).copied();
         if cached.is_some() {
@@ -193,7 +193,8 @@ impl Consort {
         Some(learnt)
     }
 
-    /// Whether a change of the catalog is decoded that the primary may not show yet; then a gauge is wanted that says so.
+    /// True if a change of the catalog is decoded that the primary may not show yet; then a snapshot probe is
+    /// wanted that shows it.
     fn catalog_between(&self, of: DatabaseId) -> bool {
         let mut scheduler = self.scheduler.borrow_mut();
         let settled = scheduler.order().settled(of).map(|(_, gauge)| &gauge.snapshot);
@@ -283,7 +284,7 @@ impl Consort {
         self.spawn(async move { run.decode(&primary, of, from, generation).await });
     }
 
-    /// Everything is in doubt until no backend of an earlier life is left.
+    /// Everything counts as in flight until no backend of an earlier life is left.
     async fn wait_for_orphans(&self) {
         let env = &self.world.env;
         let generation = self.generation.get();
@@ -327,7 +328,7 @@ impl Consort {
             match number {
                 Some(number) => self.gauge(number).await,
                 None if self.waiting() => {
-                    // One that hangs is seen by nobody else.
+                    // A Consort that hangs is not seen by others.
                     let pause = self.world.env.executor.sleep(WAITING);
                     either(wanted, pause).await;
                     self.scheduler.borrow_mut().order_mut().want_gauge();

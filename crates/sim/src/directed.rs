@@ -20,12 +20,12 @@ use std::rc::Rc;
 
 /// The group of the scripts.
 const SCRIPT: u32 = 950;
-/// When the script begins: everything is connected by then.
+/// Begin of the script: everything is connected by then.
 const WARM: Micros = 10_000;
-/// When it must be over.
+/// Latest end of the script.
 const END: Micros = 1_000_000;
 
-/// What a script acts on.
+/// State on which a script acts.
 #[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) world: Rc<World>,
@@ -56,12 +56,12 @@ impl Stage {
         self.world.pause_decoders(true);
     }
 
-    /// Starts this beside the script.
+    /// Starts this alongside the script.
     pub(crate) fn beside(&self, act: impl Future<Output = ()> + 'static) {
         self.world.env.executor.spawn(SCRIPT, act);
     }
 
-    /// A write by somebody else, beside the script.
+    /// A write by another client, alongside the script.
     fn writes_beside(&self, change: Change, how: How) {
         let mut client = self.client();
         self.beside(async move {
@@ -368,7 +368,7 @@ pub(crate) fn view_redefined_unheard(planted: Planted) -> Outcome {
 pub(crate) fn view_redefined_while_waiting(planted: Planted) -> Outcome {
     let slow_replay = |delays: &mut Delays, _: &mut Options| delays.replay = (3_000, 3_000);
     stage(planted, Anywhere, slow_replay, |stage| async move {
-        stage.world.proof_limit.set(20_000);
+        stage.world.proof_timeout.set(20_000);
         let mut client = stage.client();
         client.read(&Select::View).await;
         stage.replay_stops();
@@ -512,7 +512,7 @@ pub(crate) fn cut_off(planted: Planted) -> Outcome {
 /// WAL order a, b; b is visible first. A standby has a alone: such a state was never shown.
 pub(crate) fn fork(planted: Planted) -> Outcome {
     stage(planted, Anywhere, as_is, |stage| async move {
-        stage.world.proof_limit.set(20_000);
+        stage.world.proof_timeout.set(20_000);
         stage.bypasses_beside(set(0), visible_after(6_000));
         stage.pause(1_500).await;
         stage.replay_stops();
@@ -570,7 +570,7 @@ pub(crate) fn restarted_after_commit(planted: Planted) -> Outcome {
         stage.replay_stops();
         stage.client().write(&[set(0)], How::default()).await;
         stage.pause(5_000).await;
-        // What comes next moves the slot past the first.
+        // The next write moves the slot past the first.
         stage.client().write(&[set(1)], How::default()).await;
         stage.pause(5_000).await;
         stage.client().write(&[set(2)], How::default()).await;
@@ -646,7 +646,7 @@ pub(crate) fn position_after_snapshot(planted: Planted) -> Outcome {
         d.replay = (500, 500);
     };
     stage(planted, Anywhere, slow, |stage| async move {
-        stage.world.proof_limit.set(20_000);
+        stage.world.proof_timeout.set(20_000);
         stage.replay_stops();
         stage.decoding_stops();
         stage.bypass(0).write(&[set(0)], How::default()).await;
@@ -706,7 +706,7 @@ pub(crate) fn sent_while_reading(planted: Planted) -> Outcome {
     })
 }
 
-/// The second of two rows is not in the doubt of a statement whose tree has not come.
+/// The second of two rows is not in the in-flight write set of a statement whose tree has not come.
 pub(crate) fn tree_late(planted: Planted) -> Outcome {
     stage(planted, ThroughConsort, as_is, |stage| async move {
         stage.client().read(&row(1)).await;
@@ -731,7 +731,7 @@ async fn fires_unseen(stage: Stage, in_block: bool) {
     stage.pause(10_000).await;
     stage.decoding_stops();
     stage.client().write(&[Change::Trigger], How::default()).await;
-    // A gauge sees the trigger, and not what it will write.
+    // A snapshot probe sees the trigger, and not its write.
     stage.pause(3_000).await;
     let pace = Pace { asynchronous: true, ..Pace::default() };
     let how = How { pace, ..How::default() };

@@ -26,8 +26,8 @@ fn fed_stage<F: Future<Output = ()> + 'static>(
     stage_of(World::new(&env, (0, 2), None, planted), writers, options, script)
 }
 
-/// The log has a, b, c. The primary shows c, then a, while b hangs; one gauge sees both at once. A state with a alone was
-/// never shown.
+/// The WAL has a, b, c. The primary shows c, then a, while b hangs; one snapshot probe sees both at once. A
+/// state with a alone was never shown.
 pub(crate) fn forked(planted: Planted) -> Outcome {
     fed_stage(planted, Anywhere, as_is, |stage| async move {
         stage.client().read(&row(1)).await;
@@ -83,7 +83,7 @@ pub(crate) fn replicas_return_older(planted: Planted) -> Outcome {
     })
 }
 
-/// Somebody writes past Consort, and nothing is decoded: only a gauge tells.
+/// A client writes past Consort, and nothing is decoded: only the snapshot probe shows the write.
 pub(crate) fn fed_written_past(planted: Planted) -> Outcome {
     fed_stage(planted, Anywhere, as_is, |stage| async move {
         stage.client().read(&row(1)).await;
@@ -105,7 +105,8 @@ pub(crate) fn fed_lag(planted: Planted) -> Outcome {
     })
 }
 
-/// What carries the OID of a type of the schema's own is read, and only servers are there to which the schema was restored.
+/// A read whose result carries the OID of a type of the schema's own, with only servers to which the schema
+/// was restored.
 pub(crate) fn restored_elsewhere(planted: Planted) -> Outcome {
     fed_stage(planted, ThroughConsort, as_is, |stage| async move {
         stage.client().write(&[Change::row(Made, 0)], How::default()).await;
@@ -117,8 +118,9 @@ pub(crate) fn restored_elsewhere(planted: Planted) -> Outcome {
     })
 }
 
-/// Replicas that execute in parallel are not fed while six rows are written, each when the one before is visible; then they
-/// are given all of it at once. What is executed in another order and shown in it, the primary has not shown.
+/// Replicas that execute in parallel are not fed while six rows are written, each when the one before is
+/// visible; then they are given all of it at once. A state that comes of another order was not shown by the
+/// primary.
 pub(crate) fn given_at_once(planted: Planted) -> Outcome {
     fed_stage(planted, Anywhere, as_is, |stage| async move {
         stage.world.ways.set(Ways { parallel: true, ..Ways::default() });

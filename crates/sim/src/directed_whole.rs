@@ -16,7 +16,7 @@ use scheduler::Writers::ThroughConsort;
 const WHOLE: Ways =
     Ways { whole: true, locking: false, serial: false, parallel: false, making: false, shown_by: 0 };
 
-/// Two replicas that are fed, whole reads, and nobody who writes past Consort.
+/// Two logical replicas, whole reads, and no client that writes past Consort.
 fn whole_stage<F: Future<Output = ()> + 'static>(
     planted: Planted,
     ways: Ways,

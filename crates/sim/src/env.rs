@@ -1,4 +1,5 @@
-//! What every part of the model shares: time, chance, how long each step takes, and the planted bugs of this run.
+//! State that every part of the model shares: time, random numbers, the duration of each step, and the
+//! planted bugs of this run.
 
 use crate::bugs::Bugs;
 use crate::executor::{Executor, Micros};
@@ -9,18 +10,18 @@ use std::rc::Rc;
 /// From and to, both included.
 pub type Range = (Micros, Micros);
 
-/// How long each step takes. Every seed draws its own ranges; a directed schedule names them.
+/// Duration of each step. Every seed draws its own ranges; a directed schedule names them.
 #[derive(Clone, Debug)]
 pub struct Delays {
     /// One way between any two processes.
     pub network: Range,
     /// A statement's work at a server.
     pub work: Range,
-    /// From COMMIT to its record in the log.
+    /// From COMMIT to its record in the WAL.
     pub record: Range,
-    /// One flush of the log.
+    /// One flush of the WAL.
     pub fsync: Range,
-    /// How long unflushed records of asynchronous commits lie.
+    /// Time for which unflushed records of asynchronous commits lie.
     pub wal_writer: Range,
     /// From flushed to visible.
     pub visible: Range,
@@ -28,13 +29,13 @@ pub struct Delays {
     pub answer: Range,
     /// From a snapshot's taking to the reading of the position, in one backend.
     pub position: Range,
-    /// Of a decoder, per batch.
+    /// Duration of a decoder's batch.
     pub decode: Range,
-    /// Of a standby's replay, per record.
+    /// Duration of a standby's replay of a record.
     pub replay: Range,
     /// From the showing of a commit at a standby to the moving of its position.
     pub gap: Range,
-    /// One transaction of a feeder at a replica.
+    /// One transaction of a replication feed at a replica.
     pub apply: Range,
     /// Between two looks of a watcher when nothing is wanted.
     pub watch: Range,
@@ -96,7 +97,7 @@ pub struct Env {
     pub executor: Executor,
     /// Chance.
     pub random: RefCell<Random>,
-    /// How long each step takes.
+    /// Duration of each step.
     pub delays: RefCell<Delays>,
     /// The planted bugs of the model.
     pub bugs: Bugs,
@@ -115,7 +116,7 @@ impl Env {
         })
     }
 
-    /// A value that nobody has written yet, even.
+    /// An unused, even value.
     pub fn fresh(&self) -> u32 {
         self.fresh.set(self.fresh.get() + 2);
         self.fresh.get()

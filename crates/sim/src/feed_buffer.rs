@@ -6,10 +6,10 @@ use order::{Boundary, RunNumber};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What came out and who needs it.
+/// Decoded commits, and the replicas that need them.
 #[derive(Default)]
 pub struct Buffer {
-    /// What each commit did, by the end of its record.
+    /// Changes of each commit, by the end of its record.
     commits: BTreeMap<(DatabaseId, Lsn), Rc<Committed>>,
     /// In their order.
     boundaries: Vec<Rc<Boundary>>,
@@ -33,7 +33,7 @@ impl Buffer {
         mine.map(|(place, boundary)| (place, boundary.clone())).collect()
     }
 
-    /// What a replica at this position lacks of these boundaries.
+    /// Commits of these boundaries that a replica at this position lacks.
     pub(crate) fn lacks(&self, these: &[(usize, Rc<Boundary>)], at: &Shown) -> Vec<Rc<Committed>> {
         let missing = |(_, boundary): &(usize, Rc<Boundary>)| -> Vec<Rc<Committed>> {
             let ends = boundary.missing(at).map(|commit| commit.end);

@@ -1,5 +1,5 @@
-//! How a Consort feeds a replica: boundary after boundary, each, or several whole ones, in one transaction with the
-//! position that it leads to.
+//! A Consort's feed of a replica: boundary after boundary, each, or several whole ones, in one transaction
+//! with the position that it leads to.
 
 use crate::bugs::{Bug, Bugs};
 use crate::consort::{Consort, Handle};
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// A refresh that locks waits no longer for those who read.
 const REFRESH_LIMIT: Duration = Duration::from_millis(10);
 
-/// What a commit does at a replica: as far as it is in the stream.
+/// Changes of a commit at a replica: as far as the stream has them.
 fn published(commit: &Committed) -> Vec<(Cell, u32)> {
     commit.effects.iter().filter(|(cell, _)| !cell.is_of(Table::Outside)).copied().collect()
 }
@@ -39,8 +39,8 @@ fn images(effects: &[(Cell, u32)]) -> BTreeMap<usize, Image> {
     images
 }
 
-/// What these commits come to, one after the other: one image of each row, made by the rule by which a replica's feeder makes
-/// it. The planted bug `toast_last_writer` leaves that rule out.
+/// Net changes of these commits, one after the other: one image of each row, made by the rule of a replica's
+/// feed. The planted bug `toast_last_writer` leaves that rule out.
 fn net(commits: &[Vec<(Cell, u32)>], bugs: Bugs) -> Vec<(Cell, u32)> {
     let mut rows: BTreeMap<usize, Image> = BTreeMap::new();
     for (row, later) in commits.iter().flat_map(|commit| images(commit)) {
@@ -59,8 +59,8 @@ fn net(commits: &[Vec<(Cell, u32)>], bugs: Bugs) -> Vec<(Cell, u32)> {
     rows.into_iter().flat_map(sent).collect()
 }
 
-/// The order in which these commits end where they are executed in parallel: the scheduler says which may run at the same
-/// time, and chance which of them ends next.
+/// The order in which these commits end under parallel execution: the scheduler says which may run at the
+/// same time, and random numbers choose the next end.
 fn executed(commits: &[Rc<Committed>], random: &mut Random, bugs: parallel::Bugs) -> Vec<Rc<Committed>> {
     let options = parallel::Options { bugs, ..parallel::Options::default() };
     let mut executor = Executor::new(options, Version::ZERO);
@@ -92,7 +92,7 @@ struct Link {
 }
 
 impl Link {
-    /// Whether it is still there.
+    /// True if it is still there.
     fn holds(&self, replica: &Standby) -> bool {
         replica.is_up() && replica.life() == self.life && !replica.hangs.get()
     }
@@ -198,7 +198,7 @@ impl Consort {
         }
     }
 
-    /// Whether the replica has applied it.
+    /// True once the replica has applied it.
     async fn applied(
         &self,
         replica: &Standby,

@@ -1,7 +1,7 @@
 //! A whole cluster in one thread under one seed: the real order, scheduler and flows over a model of PostgreSQL's
 //! servers, with checkers that know nothing of the implementation, and planted bugs that they must find.
 //!
-//! Time is virtual and chance comes from the seed: the same seed gives the same run.
+//! Time is virtual and random numbers come from the seed: the same seed gives the same run.
 
 pub mod bugs;
 pub mod checks;

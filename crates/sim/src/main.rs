@@ -9,7 +9,7 @@ use sim::{scheduled, statements};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// The clusters beside the ordinary one.
+/// The clusters besides the ordinary one.
 const OTHERS: [fn(u64, Planted) -> Outcome; 7] = [
     run_making,
     run_whole,

@@ -10,11 +10,11 @@ use transaction as flows;
 pub struct PlantedBug {
     /// Its name.
     pub name: &'static str,
-    /// The hole that it opens again: X order and doubt, F footprints, S sessions and isolation, N what names its node,
-    /// P standbys, D restarts, L the later readings of the protocol, G1 whole reads and commits that take turns,
-    /// G2 parallel execution, G3 order before execution.
+    /// The hole that it opens again: X order and in-flight write sets, F footprints, S sessions and
+    /// isolation, N reads that name their node, P standbys, D restarts, L the later readings of the protocol,
+    /// G1 whole reads and commits that take turns, G2 parallel execution, G3 order before execution.
     pub hole: &'static str,
-    /// What it leaves out.
+    /// The omission in words.
     pub what: &'static str,
     /// Plants it.
     pub plant: fn(&mut Planted),
@@ -132,8 +132,9 @@ pub fn named(name: &str) -> Option<&'static PlantedBug> {
     ALL.iter().find(|bug| bug.name == name)
 }
 
-/// The switches of a run in which bugs are looked for, without any. The net under all of them, that a commit which no doubt
-/// explains switches the mode of writers, is taken away: each must be found by what clients got.
+/// The switches of a run in which bugs are looked for, without any. The net under all of them is taken away:
+/// a commit outside all in-flight write sets switches the mode of writers. So each bug must be found by the
+/// clients' results.
 pub fn without_net() -> Planted {
     let mut planted = Planted::default();
     planted.scheduler.plant(scheduler::Bug::BypassUnnoticed);
@@ -141,7 +142,7 @@ pub fn without_net() -> Planted {
 }
 
 impl PlantedBug {
-    /// What one seed runs for it: the cluster in which it matters.
+    /// The run of one seed: the cluster in which the bug matters.
     pub fn seeded(&self, seed: u64) -> Outcome {
         match self.hole {
             "G1" => run_whole(seed, self.planted()),

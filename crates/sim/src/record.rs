@@ -1,4 +1,4 @@
-//! What clients did and got: the only thing that the checkers see, besides the ghost.
+//! Clients' actions and results: the only input of the checkers, besides the ghost.
 
 use crate::executor::Micros;
 use crate::model::request::{Fact, Isolation};
@@ -6,7 +6,7 @@ use crate::model::schema::{Cell, Table};
 use crate::model::statement::{Select, Surroundings};
 use history::DatabaseId;
 
-/// Where a read was answered.
+/// Server that answered a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// By a standby.
@@ -29,25 +29,25 @@ pub struct Moment {
 pub struct Read {
     /// Whose.
     pub client: u32,
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
-    /// What was asked.
+    /// The query.
     pub select: Select,
-    /// What came back.
+    /// Its result.
     pub result: Vec<u32>,
-    /// When it arrived.
+    /// Time of its arrival.
     pub arrived: Moment,
-    /// When its answer was whole.
+    /// Time at which its answer was whole.
     pub answered: Moment,
-    /// Who answered.
+    /// The server that answered.
     pub place: Where,
-    /// What surrounded it, on one server.
+    /// Its surroundings, on one server.
     pub around: Surroundings,
-    /// What its own block had written before.
+    /// Earlier writes of its own block.
     pub own: Vec<(Cell, u32)>,
     /// Its block, if it ran in one.
     pub block: Option<usize>,
-    /// Whether the client asked for an answer as from one server (else for less).
+    /// True if the client asked for an answer as from one server (else for less).
     pub strong: bool,
 }
 
@@ -56,19 +56,19 @@ pub struct Read {
 pub struct Block {
     /// The pid of its backend.
     pub pid: i32,
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
-    /// What the client asked for (its default included).
+    /// The client's isolation level (its default included).
     pub isolation: Isolation,
     /// The interval of its first statement: where its snapshot lies, if it has one for all.
     pub first: Option<(Moment, Moment)>,
-    /// When its end was sent.
+    /// Time at which its end was sent.
     pub ending: Option<Micros>,
-    /// When its end was answered.
+    /// Time at which its end was answered.
     pub ended: Option<Micros>,
-    /// Tables that it read or locked, and the time from which on nobody else may lock them exclusively.
+    /// Tables that it read or locked, and the time from which on no other session may lock them exclusively.
     pub holds: Vec<(Table, Micros)>,
-    /// Whether it tried to write.
+    /// True if it tried to write.
     pub wrote: bool,
 }
 
@@ -77,11 +77,11 @@ pub struct Block {
 pub struct Sent {
     /// The backend.
     pub pid: i32,
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub sent: Micros,
-    /// When it was answered; `None` if never.
+    /// Time at which it was answered; `None` if never.
     pub answered: Option<Micros>,
 }
 
@@ -90,11 +90,11 @@ pub struct Sent {
 pub struct Acknowledged {
     /// The backend.
     pub pid: i32,
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub sent: Micros,
-    /// When it was acknowledged.
+    /// Time at which it was acknowledged.
     pub at: Micros,
 }
 
@@ -134,6 +134,6 @@ pub struct Record {
     pub at_joined: u64,
     /// Reads that could have left.
     pub candidates: u64,
-    /// Why reads ran at the primary.
+    /// Reasons of reads at the primary.
     pub reasons: std::collections::BTreeMap<&'static str, u64>,
 }

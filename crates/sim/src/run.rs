@@ -22,13 +22,13 @@ use std::rc::Rc;
 const FAULTS: u32 = 900;
 /// The group of those who write past Consort.
 const BYPASS: u32 = 901;
-/// How long everything may take to come to rest.
+/// Time limit until everything is at rest.
 const REST: Micros = 400_000;
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What the checkers found.
+    /// The checkers' findings.
     pub violations: Vec<Violation>,
     /// Reads answered.
     pub reads: usize,
@@ -38,13 +38,14 @@ pub struct Outcome {
     pub candidates: u64,
     /// Reads that did.
     pub offloaded: u64,
-    /// Why reads ran at the primary.
+    /// Reasons of reads at the primary.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// What a replica that joined meanwhile has done: reads that it answered, steps of transactions that it executed.
+    /// Work of a replica that joined meanwhile: reads that it answered, steps of transactions that it
+    /// executed.
     pub at_joined: u64,
 }
 
-/// How likely what is, in one run.
+/// Probabilities of the events in one run.
 struct Mix {
     writers: Writers,
     until: Micros,
@@ -57,7 +58,7 @@ struct Mix {
     savepoints: u64,
     dying: u64,
     paces: bool,
-    /// Clients make a table anew now and then, and use it.
+    /// True if clients drop and create a table now and then, and use it.
     makes: bool,
 }
 
@@ -83,7 +84,8 @@ impl Mix {
         }
     }
 
-    /// The same with a table that is made anew now and then: every other change and read is of that one.
+    /// The same with a table that is dropped and created now and then: every other change and read is of that
+    /// one.
     fn making(mut self) -> Mix {
         let others = self.tables.len();
         self.tables.extend(std::iter::repeat_n(Table::Made, others));
@@ -164,14 +166,14 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, Ways::default(), None)
 }
 
-/// Runs one seed of a cluster whose clients make a table anew now and then, and use it meanwhile. It has a column of a type of
-/// the schema's own.
+/// Runs one seed of a cluster whose clients drop and create a table now and then, and use it meanwhile. The
+/// table has a column of a type of the schema's own.
 pub fn run_making(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, Ways { making: true, ..Ways::default() }, None)
 }
 
-/// Runs one seed of a cluster whose reads see the whole latest state at fed replicas: half of them with commits that take
-/// turns, half with refreshes that lock.
+/// Runs one seed of a cluster whose reads see the whole latest state at logical replicas: half of them with
+/// commits that take turns, half with refreshes that lock.
 pub fn run_whole(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, whole(&mut Random::new(seed ^ 0x3401E)), None)
 }
@@ -182,7 +184,7 @@ fn whole(random: &mut Random) -> Ways {
     Ways { whole: true, locking: !serial, serial, shown_by, ..Ways::default() }
 }
 
-/// Runs one seed of a cluster whose fed replicas execute in parallel what is independent.
+/// Runs one seed of a cluster whose logical replicas execute independent commits in parallel.
 pub fn run_parallel(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, parallel(), None)
 }
@@ -191,8 +193,8 @@ fn parallel() -> Ways {
     Ways { parallel: true, ..Ways::default() }
 }
 
-/// Runs one seed of a cluster to which one more fed replica comes while everybody works: where reads see the whole latest
-/// state, or where replicas execute in parallel.
+/// Runs one seed of a cluster to which one more logical replica comes while clients work: reads see the whole
+/// latest state, or replicas execute in parallel.
 pub fn run_joining(seed: u64, planted: Planted) -> Outcome {
     let mut random = Random::new(seed ^ 0x701A5);
     let ways = if random.chance(300) { parallel() } else { whole(&mut random) };
@@ -210,7 +212,7 @@ fn run_in(seed: u64, planted: Planted, ways: Ways, joins: Option<Micros>) -> Out
     let world = World::new(&env, (standbys, fed), joins, planted);
     world.ways.set(ways);
     world.groups_boundaries.set(seed.is_multiple_of(2) || ways.parallel);
-    world.proof_limit.set(random.one(&[500, 2000, 2000, 10_000]));
+    world.proof_timeout.set(random.one(&[500, 2000, 2000, 10_000]));
     let cluster = Rc::new(Cluster::start(&world, &mix, &mut random));
     faults(&world, &cluster, &mix, &mut random);
     env.executor.run(mix.until + 300_000);
@@ -220,8 +222,8 @@ fn run_in(seed: u64, planted: Planted, ways: Ways, joins: Option<Micros>) -> Out
     outcome
 }
 
-/// How many standbys and how many fed replicas there are, and when another one joins: of its own chance, so that a run
-/// without fed replicas is what it was before there were any.
+/// Number of standbys and of logical replicas, and the time at which another one joins. Random numbers of
+/// their own, so that a run without logical replicas is the same as before there were any.
 fn replicas(seed: u64, standbys: u32) -> (u32, u32, Option<Micros>) {
     let mut random = Random::new(seed ^ 0xFED);
     match random.below(10) {
@@ -319,7 +321,7 @@ impl Cluster {
     }
 }
 
-/// What one client does until the end.
+/// Actions of one client until the end.
 async fn behave(mut client: Client, mix: &Mix, env: &Env, ways: Ways) {
     while env.now() < mix.until {
         let pause = env.random.borrow_mut().between(1, mix.think);
@@ -343,7 +345,7 @@ async fn behave(mut client: Client, mix: &Mix, env: &Env, ways: Ways) {
             }
         } else {
             let select = drawn(Mix::select);
-            // Where a refresh locks, also what may be however old is one state.
+            // In designs in which a refresh locks, reads of any age see one state, too.
             let any_age = ways.locking && env.random.borrow_mut().chance(200);
             client.consistency = if any_age { Consistency::Weak } else { Consistency::Strong };
             client.read(&select).await;
@@ -469,11 +471,12 @@ fn faults(world: &Rc<World>, cluster: &Rc<Cluster>, mix: &Mix, random: &mut Rand
 /// One fault.
 type Act = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
-/// Everything is whole again and nobody asks for anything: doubts must end, and a read must leave the primary.
+/// Everything is whole again and no client sends anything: in-flight write sets must end, and a read must be
+/// offloaded.
 fn rest(world: &Rc<World>, cluster: &Cluster) {
     let env = &world.env;
     *env.delays.borrow_mut() = Delays::quick();
-    world.proof_limit.set(2000);
+    world.proof_timeout.set(2000);
     env.executor.run(env.now() + REST);
     let mut breaches = Vec::new();
     for consort in cluster.consorts.borrow().iter() {

@@ -31,7 +31,7 @@ pub struct Schedule {
     pub name: &'static str,
     /// The bugs that it shows.
     pub bugs: &'static [&'static str],
-    /// What happens.
+    /// The events.
     pub story: &'static str,
     play: fn(Planted) -> Outcome,
 }

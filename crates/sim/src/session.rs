@@ -15,17 +15,17 @@ use scheduler::{Ran, Reason, Ticket};
 use std::rc::Rc;
 use transaction::{AtPrimary, Backend, Delivered, Locks, Session as Flow, StandbyFailed};
 
-/// The standby's clock is behind by this.
+/// Lag of the standby's clock.
 const CLOCK_BEHIND: Micros = 2_000;
 
-/// What reached the client of the current statement.
+/// Result of the current statement for the client.
 #[derive(Clone, Debug, Default)]
 pub struct Wire {
-    /// How often an answer began.
+    /// Number of answers that began.
     pub begun: u32,
     /// The whole answer.
     pub reply: Option<Reply>,
-    /// Who gave it.
+    /// The server that gave it.
     pub place: Option<Where>,
 }
 
@@ -46,7 +46,7 @@ pub struct Session {
     pub backend: Rc<BackendProcess>,
     /// Its database.
     pub database: DatabaseId,
-    /// What runs at the primary for the current statement.
+    /// Request of the current statement at the primary.
     pub request: Request,
     /// The current query.
     pub select: Option<Select>,
@@ -54,9 +54,9 @@ pub struct Session {
     pub known_tenant: usize,
     /// The client's connection breaks this long after the next statement that may commit was sent.
     pub dies_after: Option<Micros>,
-    /// What the doubt of a statement whose tree came late is narrowed to.
+    /// The narrower in-flight write set of a statement whose tree came late.
     pub narrow: Option<Footprint>,
-    /// What reached the client.
+    /// Result for the client.
     pub wire: Wire,
     snapshot: Option<(Rc<Standby>, u64, crate::model::schema::State)>,
     locks: Option<Take<Reply>>,

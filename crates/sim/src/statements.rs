@@ -1,5 +1,6 @@
-//! Replicas that execute statements again, or apply their rows, in parallel where they are independent: whether they come to
-//! what the primary showed. Transactions at the primary begin, execute one statement and commit, in an order of chance.
+//! Replicas that execute statements again, or apply their rows, in parallel if they are independent: they
+//! must come to the primary's states. Transactions at the primary begin, execute one statement and commit, in
+//! a random order.
 
 use crate::bugs::Planted;
 use crate::checks::{Checker, Violation};
@@ -24,7 +25,7 @@ struct Open {
     started: Version,
 }
 
-/// What travels.
+/// Form in which a commit travels.
 #[derive(Clone)]
 enum Effect {
     Statement(Statement, Value),
@@ -45,7 +46,7 @@ struct Replica {
     state: State,
     executor: Executor,
     offered: Version,
-    /// What each that runs will make of its row.
+    /// Result of each running transaction for its row.
     running: BTreeMap<Version, (Value, u64)>,
 }
 
@@ -67,7 +68,7 @@ impl Primary {
         self.states.last().expect("never empty")
     }
 
-    /// A transaction executes its statement, unless somebody else holds its row.
+    /// A transaction executes its statement, unless another one holds its row.
     fn begin(&mut self, random: &mut Random, number: u64) {
         let mut value = || (random.below(TABLES as u64) as usize, random.below(ROWS as u64) as usize);
         let (to, from) = (value(), value());
@@ -166,7 +167,8 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
             2 if replica.offered.get() < COMMITS as u64 => replica.take(&primary),
             _ => replica.finish(&mut random, &primary),
         }
-        // It has executed all that it was given: it shows a state, which the primary must have shown.
+        // The replica has executed all that it was given: it shows a state, which the primary must have
+        // shown.
         let whole = replica.running.is_empty();
         if whole && replica.state != primary.states[replica.offered.get() as usize] && violations.is_empty() {
             let what = format!("at {} a replica shows what the primary did not", replica.offered);

@@ -12,10 +12,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// How reads and commits go, where a design has other rules than proofs per statement. All are off by default.
+/// Rules of reads and commits, for a design with other rules than proofs per statement. All are off by
+/// default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ways {
-    /// Reads see the whole latest state, at fed replicas, which they wait for.
+    /// Reads see the whole latest state, at logical replicas, which they wait for.
     pub whole: bool,
     /// A refresh locks its replica; reads there have no snapshot of their own.
     pub locking: bool,
@@ -23,27 +24,27 @@ pub struct Ways {
     pub serial: bool,
     /// Replicas execute what is independent at the same time, and show it from boundary to boundary.
     pub parallel: bool,
-    /// Clients make a table anew now and then.
+    /// True if clients drop and create a table now and then.
     pub making: bool,
-    /// So many replicas show a commit before its client hears of it.
+    /// Replicas that show a commit before its client is answered.
     pub shown_by: usize,
 }
 
 /// One run.
 pub struct World {
-    /// Time, chance, delays.
+    /// Time, random numbers, delays.
     pub env: Rc<Env>,
     /// The planted bugs.
     pub planted: Planted,
     /// The server that writes go to.
     pub primary: RefCell<Rc<Primary>>,
-    /// The standbys, and behind them the replicas that the first Consort feeds.
+    /// The standbys, and after them the replicas that the first Consort feeds.
     pub standbys: Vec<Rc<Standby>>,
-    /// How far each slot is confirmed, by Consort and database. It outlives the Consort.
+    /// Confirmed position of each slot, by Consort and database. It outlives the Consort.
     pub slots: RefCell<BTreeMap<(u32, DatabaseId), Lsn>>,
     /// The backends that each Consort has ever opened.
     pub opened: RefCell<BTreeMap<u32, BTreeSet<i32>>>,
-    /// What happened.
+    /// The recorded events.
     pub record: RefCell<Record>,
     /// Another server became the primary.
     pub failed_over: Signal,
@@ -51,21 +52,21 @@ pub struct World {
     pub decoders_paused: Cell<bool>,
     /// The decoders of this database stand still.
     pub decoder_paused: Cell<Option<DatabaseId>>,
-    /// How long a tree takes that was not in the cache.
+    /// Time of the analysis of a tree that is not in the cache.
     pub analysis: Cell<Micros>,
     /// Decoders may go on.
     pub decoders_on: Signal,
-    /// Added to every gauge's way to the primary.
+    /// Added to every snapshot probe's way to the primary.
     pub gauge_request: Cell<Micros>,
-    /// Added to every gauge's way back.
+    /// Added to every snapshot probe's way back.
     pub gauge_answer: Cell<Micros>,
     /// Gauges go on to the server that they were connected to, although another is the primary.
     pub gauge_lingers: Cell<bool>,
     /// Watchers do not look.
     pub watchers_paused: Cell<bool>,
-    /// How long an answer that is not proven is held.
-    pub proof_limit: Cell<Micros>,
-    /// How reads and commits go.
+    /// Time for which an unproven answer is held.
+    pub proof_timeout: Cell<Micros>,
+    /// Rules of reads and commits.
     pub ways: Cell<Ways>,
     /// Feeders apply all boundaries that wait in one transaction.
     pub groups_boundaries: Cell<bool>,
@@ -104,7 +105,7 @@ impl World {
             gauge_answer: Cell::new(0),
             gauge_lingers: Cell::new(false),
             watchers_paused: Cell::new(false),
-            proof_limit: Cell::new(2000),
+            proof_timeout: Cell::new(2000),
             ways: Cell::default(),
             groups_boundaries: Cell::new(false),
             next_pid: Cell::new(1000),
@@ -121,7 +122,7 @@ impl World {
         self.standbys[id.get() as usize - 1].clone()
     }
 
-    /// A pid that nobody has had.
+    /// A new pid.
     pub fn pid(&self) -> i32 {
         self.next_pid.set(self.next_pid.get() + 1);
         self.next_pid.get()
@@ -133,7 +134,8 @@ impl World {
         self.decoders_on.notify();
     }
 
-    /// Makes this standby the primary; the other standbys follow it. The old primary lives on, and nobody tells it.
+    /// Makes this standby the primary; the other standbys follow it. The old primary lives on, and gets no
+    /// notice.
     pub fn fail_over(&self, to: &Standby) {
         let promoted = self.primary().promoted(&self.env, to.log());
         *self.primary.borrow_mut() = promoted.clone();

@@ -9,11 +9,12 @@ use sim::{checks::Checker, scheduled, schedules, statements};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 5_000;
-/// Of the reads that could leave the primary, at least this share does, in the random mixes (hot rows, faults and all).
+/// Least share of offloaded reads among those that could be, in the random mixes (hot rows, faults and all).
 const LEAST_OFFLOADED: f64 = 0.35;
 /// Seeds of whole reads in an ordinary test run.
 const WHOLE_SEEDS: u64 = 1_500;
-/// Of those, at least this share is answered by replicas in time; the others are in blocks that may write, or fail.
+/// Least share, among the offloaded reads, that replicas answer in time; the others are in blocks that may
+/// write, or fail.
 const LEAST_WHOLE: f64 = 0.5;
 /// Seeds of parallel execution, and of order before execution, in an ordinary test run.
 const PARALLEL_SEEDS: u64 = 500;
@@ -80,7 +81,7 @@ fn whole_reads_are_clean_and_run_at_replicas() {
     assert!(share > LEAST_WHOLE, "only {share:.2} of the reads were answered by replicas");
 }
 
-/// What is executed in parallel shows what it would show if it were executed in order.
+/// Parallel execution shows the results of an execution in order.
 #[test]
 fn parallel_execution_is_clean() {
     for seed in 0..PARALLEL_SEEDS {
@@ -89,7 +90,8 @@ fn parallel_execution_is_clean() {
     }
 }
 
-/// A table that somebody makes anew is used meanwhile as on one server: nothing is refused, and nothing old is read.
+/// A table that is dropped and created meanwhile is used as on one server: nothing is refused, and nothing
+/// old is read.
 #[test]
 fn tables_that_are_made_are_used_as_on_one_server() {
     let (mut reads, mut elsewhere) = (0, 0);
@@ -165,7 +167,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Also without the net that is taken away where a bug is looked for: what is found then is that bug's doing.
+/// Also without the net that is taken away in the search for a bug: a finding then is that bug's doing.
 #[test]
 fn every_schedule_is_clean_without_its_bug() {
     for schedule in schedules::ALL {
@@ -184,8 +186,8 @@ fn every_planted_bug_is_found_in_its_schedule() {
     }
 }
 
-/// What is shown in another order than the primary's is found by the states that are shown, whatever the replica's position
-/// says of them.
+/// States in another order than the primary's are found by comparing states, in spite of any position that
+/// the replica reports.
 #[test]
 fn shown_states_find_what_is_shown_out_of_order() {
     let bug = sim::planted::named("shown_as_done").expect("in the list");
@@ -194,7 +196,8 @@ fn shown_states_find_what_is_shown_out_of_order() {
     assert!((0..8).any(found), "in 8 seeds no replica showed what the primary never did");
 }
 
-/// What a client can tell by answers alone is found by the search too, not only by comparing with the ghost.
+/// Errors that a client can see by answers alone are found by the search too, not only by comparing with the
+/// ghost.
 #[test]
 fn one_server_finds_wrong_answers_without_the_ghost() {
     for name in ["doubt_until_ack", "standby_live", "closed_no_freshness", "rr_by_first_statement"] {

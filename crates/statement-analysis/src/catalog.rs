@@ -1,8 +1,8 @@
-//! The catalogs of one database as plain data: what the analysis must know beyond a statement's own tree. Children,
-//! foreign keys, triggers and generated columns are in no query tree; keys, publication and persistence decide at which
-//! grain and whether at all a read may leave.
+//! The catalogs of one database as plain data: facts that the analysis needs beyond a statement's own tree.
+//! Children, foreign keys, triggers and generated columns are in no query tree. Keys, publication and
+//! persistence decide whether a read may be offloaded, and at which grain.
 //!
-//! Nothing here asks a server: [`load`] has the queries and builds this from their rows.
+//! This module asks no server: [`load`] has the queries and builds this from their rows.
 
 pub mod builtin;
 mod closure;
@@ -19,7 +19,8 @@ pub use replica_safe_functions::{Harmless, Volatility};
 
 /// One database's catalogs, as far as they decide what a statement touches.
 ///
-/// It says what was committed when it was loaded; who holds it replaces it when DDL comes out of the decoder.
+/// The catalogs are the committed state at the time of loading. The owner replaces them when the decoder
+/// reports DDL.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// The database.
@@ -34,7 +35,7 @@ pub struct Catalog {
     pub operators: BTreeMap<u32, u32>,
     /// Types, PostgreSQL's own included.
     pub types: BTreeMap<u32, Type>,
-    /// Which operators are the equality of which B-tree operator family: (family, operator).
+    /// Equality operators of B-tree operator families: (family, operator).
     pub equalities: BTreeSet<(u32, u32)>,
     /// Collations in which strings of different bytes may be equal.
     pub nondeterministic_collations: BTreeSet<u32>,
@@ -44,7 +45,7 @@ pub struct Catalog {
     /// Footprints go by what functions are declared to touch. Else that says no more than whether a statement may be executed
     /// again.
     pub trusts_declarations: bool,
-    /// What is known of PostgreSQL's own functions.
+    /// Classification of PostgreSQL's own functions.
     pub builtin: Builtin,
 }
 
@@ -55,20 +56,21 @@ pub struct Relation {
     pub schema: String,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Kind of the relation.
     pub kind: RelationKind,
-    /// What becomes of its rows in a crash.
+    /// Persistence: decides whether the rows survive a crash.
     pub persistence: Persistence,
     /// Changes of it come out of the decoder.
     pub published: bool,
-    /// What the decoder gives of a row that was updated or deleted.
+    /// Replica identity: the part of an old row that the decoder gives for an UPDATE or DELETE.
     pub identity: Identity,
-    /// The columns that a replica that Consort feeds holds otherwise, or not at all; all: of the relation nothing is alike.
+    /// Columns that a logical replica of Consort lacks or holds with other values. All columns: nothing of
+    /// the relation is alike.
     pub unlike: ColumnSet,
     /// Its columns by attribute number; dropped ones are left out.
     pub columns: BTreeMap<i16, Column>,
-    /// The primary key, if its rows can be told apart by it: all column types have one canonical form, it is checked at
-    /// once, and the decoder gives the old key when it changes.
+    /// The primary key, if it identifies rows: all column types have one canonical form, the constraint is
+    /// checked immediately, and the decoder gives the old key when the key changes.
     pub key: Option<PrimaryKey>,
     /// Tables that inherit from it directly, partitions included.
     pub children: Vec<RelationId>,
@@ -76,7 +78,7 @@ pub struct Relation {
     pub parents: Vec<RelationId>,
     /// Triggers that are not PostgreSQL's own checks of keys, enabled ones only.
     pub triggers: Vec<Trigger>,
-    /// It has a rule other than a view's own.
+    /// True if the relation has a rule other than a view's own.
     pub rules: bool,
     /// Functions that run when a row is written: checks, indexes, generated columns, partition keys.
     pub write_functions: Vec<u32>,
@@ -108,7 +110,7 @@ pub enum Persistence {
     Permanent,
     /// Not in the log, so on no standby.
     Unlogged,
-    /// Of one session.
+    /// Temporary: belongs to one session.
     Temporary,
 }
 
@@ -180,13 +182,13 @@ pub struct ForeignKey {
     pub child_columns: Vec<i16>,
     /// The columns referred to.
     pub parent_columns: Vec<i16>,
-    /// What a delete of the parent does to the child.
+    /// Action on the child when the parent is deleted.
     pub on_delete: ForeignAction,
-    /// What an update of the parent's columns does to the child.
+    /// Action on the child when the parent's columns are updated.
     pub on_update: ForeignAction,
 }
 
-/// What a foreign key does to the child's rows.
+/// Action of a foreign key on the child's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignAction {
     /// Nothing but a check.
@@ -208,11 +210,12 @@ pub struct Trigger {
     pub update: bool,
     /// Fires on DELETE.
     pub delete: bool,
-    /// It fires whoever writes (ENABLE ALWAYS), or where rows are applied alone (ENABLE REPLICA): copies have it not.
+    /// True if the trigger fires for every writer (ENABLE ALWAYS) or only where rows are applied (ENABLE
+    /// REPLICA). Replicas do not have it.
     pub not_at_copies: bool,
-    /// It fires at the end of the transaction.
+    /// True if the trigger fires at the end of the transaction.
     pub deferred: bool,
-    /// What its WHEN calls; `u32::MAX` for what cannot be told.
+    /// Functions that the trigger's WHEN calls. `u32::MAX` stands for calls that cannot be determined.
     pub condition: Vec<u32>,
 }
 
@@ -231,9 +234,9 @@ pub struct Function {
     pub volatility: Volatility,
     /// The language is C or internal: nothing keeps it from changing the session.
     pub is_native: bool,
-    /// The setting `harmless_functions` names it, and this is what makes that credible.
+    /// The setting `replica_safe_functions` names it, and this is what makes that credible.
     pub harmless: Harmless,
-    /// What it touches, where whoever runs Consort has declared that it does the same at every server.
+    /// Tables that the function touches, if the operator has declared that it does the same at every server.
     pub declared: Option<Touches>,
 }
 
@@ -244,13 +247,13 @@ pub struct Type {
     pub schema: String,
     /// Its name.
     pub name: String,
-    /// What it is made of.
+    /// Composition of the type.
     pub kind: TypeKind,
     /// The functions that make and print its values, where they are not PostgreSQL's own; also a domain's checks.
     pub functions: Vec<u32>,
 }
 
-/// What a type is made of.
+/// Composition of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypeKind {
     /// A base or pseudo type.

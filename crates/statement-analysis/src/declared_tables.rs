@@ -13,12 +13,12 @@ struct List {
     names: Vec<TableName>,
 }
 
-/// What a comment declares: `tables_read = 'a, b', tables_written = 'c'`, one of them or both.
+/// Declaration in a comment: `tables_read = 'a, b', tables_written = 'c'`, one of them or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declaration {
-    /// What is read; `None`: it does not say.
+    /// Tables read. `None`: not declared.
     pub read: Option<Declared>,
-    /// What is written; `None`: it does not say.
+    /// Tables written. `None`: not declared.
     pub written: Option<Declared>,
 }
 
@@ -32,7 +32,8 @@ pub struct TableName {
 }
 
 impl TableName {
-    /// Whether it means this table. Letters count alike, large or small: who declares too much only waits for more.
+    /// True if the declaration names this table. Letter case is ignored: a declaration that is too wide only
+    /// causes longer waits.
     pub fn means(&self, schema: &str, name: &str) -> bool {
         let alike = |one: &str, other: &str| one.to_lowercase() == other.to_lowercase();
         self.schema.as_ref().is_none_or(|wanted| alike(wanted, schema)) && alike(&self.name, name)
@@ -40,7 +41,7 @@ impl TableName {
 }
 
 impl Declaration {
-    /// Reads what stands in a comment; `None` if that declares nothing, or in words that nobody knows.
+    /// Parses the text of a comment. Returns `None` if it declares nothing or contains unknown words.
     pub fn of(said: &str) -> Option<Declaration> {
         let (mut declaration, mut rest) = (Declaration::default(), said.trim());
         loop {

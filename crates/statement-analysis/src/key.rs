@@ -28,8 +28,8 @@ impl Canonical {
         }
     }
 
-    /// Of a value in text format, as the server prints it or as a client may send it. `DateStyle` does not matter: of
-    /// dates only the ISO form is understood.
+    /// Canonical form of a value in text format, as the server prints it or as a client may send it.
+    /// `DateStyle` does not matter: dates are understood in ISO form only.
     pub fn of_text(form: KeyForm, text: &str) -> Option<Canonical> {
         match form {
             KeyForm::Integer => scan::integer(text).map(Canonical::Integer),
@@ -40,7 +40,8 @@ impl Canonical {
         }
     }
 
-    /// Of a literal as it stands in a statement, quotes included. A backslash in it is not understood.
+    /// Canonical form of a literal as it stands in a statement, quotes included. Literals with a backslash
+    /// are not understood.
     pub fn of_literal(form: KeyForm, literal: &str, negative: bool) -> Option<Canonical> {
         let quoted = scan::unquote(literal);
         match (quoted, form) {
@@ -53,7 +54,7 @@ impl Canonical {
         }
     }
 
-    /// Of a parameter in binary format.
+    /// Canonical form of a parameter in binary format.
     pub fn of_binary(form: KeyForm, type_id: u32, value: &[u8]) -> Option<Canonical> {
         let integer = match (form, type_id) {
             (KeyForm::Integer, oid::INT2) => i16::from_be_bytes(value.try_into().ok()?).into(),
@@ -70,7 +71,8 @@ impl Canonical {
         Some(Canonical::Integer(integer))
     }
 
-    /// Of a constant in a tree: the bytes of its datum, little-endian, as a server on such a machine prints them.
+    /// Canonical form of a constant in a tree: the bytes of its datum, little-endian, as a server on such a
+    /// machine prints them.
     pub fn of_datum(type_id: u32, datum: &[u8]) -> Option<Canonical> {
         match type_id {
             oid::INT8 => Some(Canonical::Integer(i64::from_le_bytes(datum.get(..8)?.try_into().ok()?))),
@@ -89,7 +91,7 @@ impl Canonical {
         }
     }
 
-    /// Whether it reads the same in every client encoding.
+    /// True if the value has the same bytes in every client encoding.
     pub fn is_ascii(&self) -> bool {
         match self {
             Canonical::Integer(_) => true,

@@ -1,7 +1,7 @@
-//! What a statement touches and whether it may leave the primary.
+//! Footprints of statements, and the decision whether a statement may be offloaded from the primary.
 //!
-//! This crate does not know what a session is, nor PostgreSQL's grammar: a statement is a text, its shape, and the query
-//! tree that a server made of it.
+//! This crate does not know sessions, nor PostgreSQL's grammar: a statement is a text, its shape, and the
+//! query tree that a server made of it.
 
 pub mod cache;
 pub mod catalog;

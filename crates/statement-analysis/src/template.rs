@@ -1,6 +1,6 @@
-//! What is known of a statement whatever its literals and parameters are: what it touches, and whether it may leave the
-//! primary. [`judge`] makes a template from PostgreSQL's own tree of the statement; filling it with values gives the
-//! footprint of one execution.
+//! Facts about a statement that hold for all its literals and parameters: its footprint, and whether it may
+//! be offloaded from the primary. [`judge`] makes a template from PostgreSQL's own tree of the statement. A
+//! template filled with values gives the footprint of one execution.
 
 mod footprint;
 mod judge;
@@ -28,7 +28,7 @@ pub use replica_differences::{AtCopies, Described};
 pub use replicated_execution::{Differs, Replay};
 pub use stay_reason::Stay;
 
-/// What is judged.
+/// Input of the judgement.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The detail of the notice `rewritten parse tree:`.
@@ -41,43 +41,45 @@ pub struct Input<'a> {
     pub parameters: &'a [u32],
 }
 
-/// What a statement is.
+/// Kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It asks.
+    /// Reads only.
     Read,
     /// Some part of it inserts, updates, deletes or merges.
     Write,
-    /// It has no plan; nothing is known of it.
+    /// Utility statement without a plan; nothing is known of it.
     Utility,
 }
 
-/// What holds of every statement of one shape, under one search path, role and catalog.
+/// Facts that hold for every statement of one shape, under one search path, role and catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// What it is.
+    /// Kind of the statement.
     pub kind: Kind,
     /// Its extent among the statements of the shape.
     pub validity: Validity,
-    /// What its result depends on.
+    /// Rows that the result depends on.
     pub reads: FootprintTemplate,
-    /// What it may change, foreign keys' actions included. *Nothing* is a proof that it only reads.
+    /// Rows that it may change, actions of foreign keys included. *Nothing* is a proof that the statement
+    /// only reads.
     pub writes: FootprintTemplate,
     /// All that keeps it at the primary. Ask [`Template::stay_with`] about one execution.
     pub stays: BTreeSet<Stay>,
     /// Why two runs over the same data may give different answers.
     pub chance: Option<Chance>,
-    /// How it may run at a replica that Consort feeds.
+    /// How the statement may run at a logical replica of Consort.
     pub at_copies: AtCopies,
     /// Its execution again elsewhere.
     pub again: Again,
-    /// Whether several servers may execute it, each by itself.
+    /// Decides whether several servers may execute it independently.
     pub replay: Replay,
     /// The columns of its result.
     pub results: ResultColumns,
-    /// It calls `random()`, or may: what it draws depends on the session, if that has set a seed.
+    /// True if it calls `random()`, or may. The drawn values depend on the session if the session has set a
+    /// seed.
     pub random: bool,
-    /// It may change the session's state in a way that cannot be told.
+    /// True if it may change the session's state in a way that cannot be determined.
     pub dirties: bool,
     /// Types of the parameters, `$1` first; 0 if it does not occur.
     pub parameters: Vec<u32>,
@@ -92,8 +94,8 @@ pub struct Template {
 /// The extent of a template among the statements of its shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
-    /// What its names were taken for ([`Tree::meaning`](crate::tree::Tree::meaning)); `None` if that cannot be told: a literal
-    /// of it may be a name too.
+    /// Hash of the objects that its names were resolved to ([`Tree::meaning`](crate::tree::Tree::meaning)).
+    /// `None` if unknown: a literal of it may be a name too.
     pub meaning: Option<u64>,
     /// A literal decides more than a value: it holds for this text alone.
     pub exact: bool,
@@ -104,7 +106,7 @@ pub struct Validity {
 pub struct Again {
     /// The one table that it writes then. Ask [`Template::again_with`] about one execution.
     pub table: Result<RelationId, Otherwise>,
-    /// What it touches then, if that goes by what was declared of functions.
+    /// Footprint for that case, if it depends on declarations of functions.
     pub by_declaration: Option<Box<ByDeclaration>>,
 }
 
@@ -222,7 +224,7 @@ impl Template {
         self.replay.differs.or_else(|| self.clock_words.are_among(values).then_some(Differs::Clock))
     }
 
-    /// How much memory it takes, roughly.
+    /// Memory that it takes, in bytes, roughly.
     pub fn bytes(&self) -> usize {
         let ResultColumns { types, order, described } = &self.results;
         let types = self.parameters.len() + types.len() + order.len();
@@ -254,7 +256,8 @@ impl ClockWords {
     }
 }
 
-/// Whether a date's input function could take a part of this for the current day or instant. An escape could hide one.
+/// True if a date's input function could take a part of this text for the current day or instant. An escape
+/// could hide one.
 fn means_clock(text: &[u8]) -> bool {
     let within = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
     [&b"now"[..], b"today", b"tomorrow", b"yesterday", b"\\"].into_iter().any(within)

@@ -1,12 +1,13 @@
-//! A reader of the text that PostgreSQL 15 makes of its own trees (`nodeToString`, src/backend/nodes/outfuncs.c), as it
-//! arrives in the notice `rewritten parse tree:`. Generic: nodes with labelled fields, lists, numbers. What a field
-//! means is known in [`walk`].
+//! A reader of the text that PostgreSQL 15 makes of its own trees (`nodeToString`,
+//! src/backend/nodes/outfuncs.c), as it arrives in the notice `rewritten parse tree:`. Generic: nodes with
+//! labelled fields, lists, numbers. The meaning of each field is known in [`walk`].
 //!
-//! The text comes from a server and repeats names that a user chose, so the reader believes nothing: it is bounded in
-//! size and depth, has no recursion (the tree lies in an arena), and never panics. Two traps of the format decide its
-//! shape. A name is not protected from looking like a label (`:aliasname :relid`), so a label always takes exactly the
-//! next value. And `format_node_dump` breaks lines at 78 bytes: at a space, which may be an escaped one inside a name,
-//! or in the middle of a token that is longer than a line; the latter cannot be put together again and is refused.
+//! The text comes from a server and repeats names that a user chose, so the reader trusts nothing: it is
+//! bounded in size and depth, has no recursion (the tree lies in an arena), and never panics. Two traps of
+//! the format decide its shape. A name may look like a label (`:aliasname :relid`), so a label always takes
+//! exactly the next value. Also, `format_node_dump` breaks lines at 78 bytes: at a space, which may be an
+//! escaped one inside a name, or in the middle of a token that is longer than a line. A token broken this way
+//! cannot be put together again and is refused.
 
 mod meaning;
 pub mod query;
@@ -154,7 +155,7 @@ impl<'t> Tree<'t> {
         self.number(node, label).and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
     }
 
-    /// Whether the field is `true`.
+    /// True if the field is `true`.
     pub fn flag(&self, node: NodeId, label: &str) -> bool {
         self.field(node, label) == Value::Atom("true")
     }
@@ -171,7 +172,7 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// The nodes of a list; what is not a node is left out.
+    /// The nodes of a list. Elements that are no nodes are left out.
     pub fn nodes(&self, node: NodeId, label: &str) -> impl Iterator<Item = NodeId> + '_ {
         self.list(node, label).iter().filter_map(|item| as_node(*item))
     }
@@ -192,8 +193,9 @@ fn as_number(value: Value<'_>) -> Option<i64> {
     }
 }
 
-/// A line without a space to break at was broken in the middle of a token. Where the server's encoding is not the one
-/// that we read, lines have other lengths: then every long line without a space is refused.
+/// Refuses texts with broken tokens: a line without a space to break at was broken in the middle of a token.
+/// If the server's encoding is not the one that we read, lines have other lengths. Then every long line
+/// without a space is refused.
 fn refuse_broken_tokens(text: &str) -> Result<(), Unreadable> {
     let limit = if text.is_ascii() { LINE_BYTES } else { LINE_BYTES / 3 };
     let broken = |line: &str| line.len() >= limit && !line.bytes().skip(1).any(|byte| byte == b' ');

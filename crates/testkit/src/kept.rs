@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Whether folders of failed tests stay.
+/// True if folders of failed tests stay.
 pub(crate) fn are_wished() -> bool {
     std::env::var_os("CONSORT_KEEP").is_some_and(|value| !value.is_empty())
 }

@@ -18,15 +18,15 @@ pub use scratch::Scratch;
 /// The bound of every wait in a test of a program.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// Ends what runs in a folder of `up` when its standard input closes, and removes the folder unless a word stands there.
-/// Ctrl-C comes to everybody.
+/// Ends all processes in a folder of `up` when its standard input closes, and removes the folder unless a
+/// word stands there. Ctrl-C reaches every process.
 const GUARD: &str =
     r#"trap '' INT TERM HUP; wish=$(cat); "$1" down --dir "$2" > /dev/null 2>&1; [ "$wish" ] || rm -rf "$2""#;
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Done {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
     /// Its standard output.
     pub out: String,
@@ -88,7 +88,7 @@ pub fn one(rows: &[Vec<Option<String>>]) -> &str {
     rows[0][0].as_deref().unwrap_or("null")
 }
 
-/// A name in the temporary folder that nobody has.
+/// An unused name in the temporary folder.
 pub fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(unique_name(name))
 }
@@ -144,11 +144,11 @@ impl Drop for UpFolder {
             && kept::are_wished()
             && std::thread::panicking()
         {
-            // A guard that has ended has done its work; there is nobody to tell.
+            // A guard that has ended has done its work; no caller needs the result.
             let _ = input.write_all(b"keep");
             kept::say(&self.folder);
         }
-        // The guard has done its work or not; there is nobody to tell.
+        // The guard has done its work or not; no caller needs the result.
         let _ = self.guard.wait();
     }
 }

@@ -14,7 +14,7 @@ pub fn wished() -> Option<String> {
 pub(crate) fn start() {
     if let Some(directives) = wished() {
         let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(directives)).with_test_writer();
-        // It is written already, for another server of this process.
+        // Another server of this process has started the log already.
         let _ = log.try_init();
     }
 }

@@ -32,7 +32,8 @@ impl Scratch {
         Scratch::with(Options { standbys, ..Scratch::options() })
     }
 
-    /// What [`Scratch::start`] takes, to be changed. Primaries made with it are copies of one: they have one system identifier.
+    /// Default options of [`Scratch::start`], to be changed. Primaries made with them are copies of one: they
+    /// have one system identifier.
     pub fn options() -> Options {
         let settings = [
             ("fsync", "off"),
@@ -148,7 +149,7 @@ impl Drop for Scratch {
     /// Ends the servers. Their folder stays if the test fails and `CONSORT_KEEP` is set.
     fn drop(&mut self) {
         if kept::are_wished() && !std::thread::panicking() {
-            // A guard that has ended has removed nothing; there is nobody to tell.
+            // A guard that has ended has removed nothing; no caller needs the result.
             let _ = self.guard.keep(false);
         }
     }

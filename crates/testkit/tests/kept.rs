@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{Done, Scratch, run};
 
-/// What the test does in a process of its own, if this is set.
+/// Act of the test in a process of its own, if this is set.
 const ENDING: &str = "KEPT_ENDING";
 
 /// Runs the test again by its name, as one that passes or fails. Its output, and the folder that it names.

@@ -210,8 +210,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     let lower = text.to_lowercase();
     let phrases: Vec<String> =
         PHRASES.iter().filter(|phrase| lower.contains(**phrase)).map(|phrase| (*phrase).to_owned()).collect();
-    let words: Vec<String> =
-        split(&lower).filter(|word| WORDS.contains(word)).map(str::to_owned).collect();
+    let words: Vec<String> = split(&lower).filter(|word| WORDS.contains(word)).map(str::to_owned).collect();
     words.into_iter().chain(phrases)
 }
 

@@ -15,7 +15,7 @@ pub const OWN_WRITES: Reason = Reason::Stay("own_writes");
 /// The locks that an offloaded read needs were refused: the client has the primary's error.
 pub const LOCK_REFUSED: Reason = Reason::Stay("lock_refused");
 
-/// How a block stands at the primary, by its last ReadyForQuery.
+/// State of a block at the primary, by its last ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// `T`: the next statement runs.
@@ -26,8 +26,8 @@ pub enum Standing {
     Unknown,
 }
 
-/// A read-write block in progress. Dropped without an end (the session is gone) its doubts stay open and its backend is
-/// watched.
+/// A read-write block in progress. If it is dropped without an end (the session is gone), its in-flight write
+/// sets stay open and its backend is watched.
 #[derive(Debug)]
 pub struct Block<C: Cluster> {
     cluster: C,
@@ -36,7 +36,7 @@ pub struct Block<C: Cluster> {
     wrote: Footprint,
     /// The catalog under which the block began: none of its statements was understood under an earlier one.
     understood: CatalogMark,
-    /// What it has locked readers out of, each in doubt from then on.
+    /// Footprints that it has locked readers out of, each in flight from then on.
     locks_out: Vec<(Footprint, InDoubt<C>)>,
     /// The relations that reads have locked at the primary: these locks last until the block ends, or goes back. `None`: no
     /// read has asked for locks, and the primary does not know that the block has read.
@@ -67,11 +67,12 @@ impl<C: Cluster> Block<C> {
         &self.wrote
     }
 
-    /// A read inside the block. It may leave if the block stands and has not written what it reads; locks taken at the
-    /// primary see to it that nobody can do to its tables what they could not do while one server reads them. As a server
-    /// locks before it looks, the answer is proven for an instant behind the locks: what another has emptied by then is
-    /// seen emptied. `locks`: the relations that it locks, whatever its values are, if that can be told; what an earlier read
-    /// of the block has locked needs not be locked again.
+    /// Runs a read inside the block. The read may be offloaded if the block stands and has not written what
+    /// it reads. Locks taken at the primary ensure that its tables change only as they could while one server
+    /// reads them. As a server locks before it looks, the answer is proven for an instant after the locks: a
+    /// table that another transaction has emptied by then is seen empty. `locks`: the relations that it
+    /// locks, whatever its values are, if known. Relations that an earlier read of the block has locked need
+    /// not be locked again.
     pub async fn read<S: Session>(
         &mut self,
         session: &mut S,
@@ -90,7 +91,7 @@ impl<C: Cluster> Block<C> {
             self.read_locks.get_or_insert_default().extend(locks.into_iter().flatten());
         }
         pinned.prove_anew();
-        // The gauge travels while the standby works.
+        // The snapshot probe travels while the standby works.
         self.cluster.gauge_wanted();
         if let Err(reason) = ready(&self.cluster, &mut pinned).await {
             drop(pinned);
@@ -114,8 +115,8 @@ impl<C: Cluster> Block<C> {
         }
     }
 
-    /// A ROLLBACK TO goes to the primary: it gives back locks. (What may hide one counts as writing everything, and no read
-    /// leaves behind that.)
+    /// A ROLLBACK TO goes to the primary: it gives back locks. (A statement that may hide one counts as
+    /// writing everything, and no read is offloaded after that.)
     pub fn goes_back(&mut self) {
         self.read_locks = None;
     }
@@ -136,8 +137,8 @@ impl<C: Cluster> Block<C> {
         }
     }
 
-    /// A statement inside the block that is not proven read-only. `locks_out_readers`: LOCK, TRUNCATE or DDL, which
-    /// makes readers elsewhere wait from now on, so that its tables are in doubt from now on.
+    /// Runs a statement inside the block that is not proven read-only. `locks_out_readers`: LOCK, TRUNCATE or
+    /// DDL, which makes readers elsewhere wait from now on, so that its tables are in flight from now on.
     pub async fn write<S: Session>(
         &mut self,
         session: &mut S,
@@ -155,7 +156,7 @@ impl<C: Cluster> Block<C> {
         session.at_primary(reason).await
     }
 
-    /// COMMIT. What the block may have written is in doubt before its first byte is sent.
+    /// COMMIT. The block's possible writes are in flight before its first byte is sent.
     pub async fn commit<S: Session>(mut self, session: &mut S, reason: Reason) -> AtPrimary {
         self.catch_up();
         if self.wrote.is_nothing() {
@@ -166,15 +167,16 @@ impl<C: Cluster> Block<C> {
         outcome
     }
 
-    /// ROLLBACK, or the end of a block that has failed. It commits nothing; what locked readers out ends with it.
+    /// ROLLBACK, or the end of a block that has failed. The block commits nothing; in-flight write sets of
+    /// locks that kept readers out end with it.
     pub async fn roll_back<S: Session>(self, session: &mut S, reason: Reason) -> AtPrimary {
         let outcome = session.at_primary(reason).await;
         answered(self.locks_out, outcome);
         outcome
     }
 
-    /// If the catalog has changed since the block began, nobody knows what it has written: a change that had not come out
-    /// of the decoder then may have been visible already, and a trigger of its making may have fired.
+    /// If the catalog has changed since the block began, its writes are unknown: a change that had not come
+    /// out of the decoder then may have been visible already, and a trigger of its making may have fired.
     fn catch_up(&mut self) {
         let now = self.cluster.scheduler().catalog(self.database);
         if self.understood != now && !self.cluster.bugs().has(Bug::BlockOutlivesDdl) {

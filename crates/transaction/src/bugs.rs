@@ -14,11 +14,11 @@ planted::bugs! {
         NoAccessShare,
         /// A statement in a failed block may leave the primary.
         OffloadInFailedBlock,
-        /// What a read touches stays as it was understood, though the catalog has changed while it waited for a standby.
+        /// The footprint of a read stays the same, though the catalog has changed while it waited for a standby.
         WaitOutlivesDdl,
         /// A block's own writes do not keep its reads at the primary.
         OwnWritesIgnored,
-        /// What a block wrote stays as it was understood, though the catalog has changed since.
+        /// The footprint of a block's writes stays the same, though the catalog has changed since.
         BlockOutlivesDdl,
         /// A snapshot for a whole transaction is proven for its first statement alone.
         SnapshotByFirstStatement,

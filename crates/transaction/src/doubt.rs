@@ -1,15 +1,16 @@
-//! A doubt that outlives its session.
+//! An in-flight write set that outlives its session.
 
 use crate::bugs::Bug;
 use crate::{Backend, Cluster};
 use history::{DatabaseId, Footprint};
 use order::DoubtId;
 
-/// What may be committed by a backend at any moment from now on. It begins before the first byte that may commit and
-/// ends only by a settled gauge that was sent after the answer, or after the backend is known to be gone.
+/// A write set that a backend may commit at any moment from now on. The write set begins before the first
+/// byte that may commit and ends only by a settled snapshot probe that was sent after the answer, or after
+/// the backend is known to be gone.
 ///
-/// Dropped without an answer (the connection broke, the client went away, the flow was cut off) it stays open, and the
-/// cluster watches the backend.
+/// If it is dropped without an answer (the connection broke, the client went away, the flow was cut off), it
+/// stays open, and the cluster watches the backend.
 #[derive(Debug)]
 pub struct InDoubt<C: Cluster> {
     cluster: C,
@@ -35,7 +36,8 @@ impl<C: Cluster> InDoubt<C> {
         self.doubt
     }
 
-    /// The primary has answered, with a result or an error: the next gauge that is sent may end the doubt.
+    /// The primary has answered, with a result or an error: the next snapshot probe that is sent may end the
+    /// write set.
     pub(crate) fn answered(mut self) {
         self.answered = true;
         self.cluster.scheduler().order_mut().answered(self.doubt);

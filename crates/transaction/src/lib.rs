@@ -1,12 +1,13 @@
-//! The flows: the life of one statement, one commit, one block, one snapshot, each told in one place.
+//! The flows: one statement, one commit, one block, one snapshot from begin to end, each in one place.
 //!
-//! A flow decides where a statement runs and which answer leaves. It is written over two traits, [`Cluster`] and
-//! [`Session`], which `node` implements over sockets and `sim` over a model, so that what runs in production is what
-//! the simulator attacks. This crate is pure: it opens nothing, asks no clock and knows no runtime. It does not know what
-//! a statement, a message or a socket is, and it does not decide what is proven: that is `scheduler`.
+//! A flow decides where a statement runs and which answer is sent. The flows are written over two traits,
+//! [`Cluster`] and [`Session`], which `node` implements over sockets and `sim` over a model, so that the
+//! simulator attacks the code that runs in production. This crate is pure: it opens nothing, asks no clock
+//! and knows no runtime. The crate does not know statements, messages or sockets, and it does not decide what
+//! is proven: that is `scheduler`.
 //!
-//! A flow may be dropped at any `await` (the client went away): its ticket is given back and its doubt goes on, because
-//! both are guards.
+//! A flow may be dropped at any `await` (the client went away): its ticket is given back and its in-flight
+//! write set goes on, because both are guards.
 
 mod block;
 mod bugs;

@@ -23,12 +23,12 @@ impl<C: Cluster> Pinned<C> {
         self.ticket.as_ref().expect("a ticket is taken out by drop alone")
     }
 
-    /// Whether it was not let go, where a refresh locks: what is read under it is still one state.
+    /// True if it was not let go by a locking refresh: its reads are still of one state.
     pub fn may_read(&self) -> bool {
         self.ticket().pass().is_none_or(|pass| self.cluster.scheduler().may_read(pass))
     }
 
-    /// Whether its replica shows, as things stand now, what must be shown before anything is sent.
+    /// Decides if its replica shows, as things stand now, all that must be shown before anything is sent.
     pub(crate) fn ready(&mut self) -> Verdict {
         let ticket = self.ticket.as_mut().expect("a ticket is taken out by drop alone");
         let verdict = self.cluster.scheduler().ready(ticket);
@@ -49,7 +49,7 @@ impl<C: Cluster> Pinned<C> {
         verdict
     }
 
-    /// Its answer is to be proven for an instant that lies behind this one.
+    /// Its answer is to be proven for an instant that lies after this one.
     pub(crate) fn prove_anew(&mut self) {
         let ticket = self.ticket.as_mut().expect("a ticket is taken out by drop alone");
         self.cluster.scheduler().prove_anew(ticket);

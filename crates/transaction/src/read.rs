@@ -5,12 +5,13 @@ use crate::{AtPrimary, Cluster, Delivered, Pinned, Session, StandbyFailed};
 use history::Lsn;
 use scheduler::{CatalogMark, Question, Ran, Reason, Route, Verdict};
 
-/// Where a read was answered, and how that ended.
+/// Place and result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A standby's answer, proven, reached the client. `seen`: what the session's `last_seen` mark must reach now.
+    /// A standby's answer, proven, reached the client. `seen`: minimum of the session's `last_seen` mark from
+    /// now on.
     Standby {
-        /// How far the client has seen, where that is known.
+        /// Position that the client has seen, if known.
         seen: Option<Lsn>,
     },
     /// The primary answered, for this reason.
@@ -23,16 +24,18 @@ pub enum Ended {
     PrimaryLost,
 }
 
-/// One read outside a block. A standby runs it first; its answer is held until it is proven to be what the primary would
-/// have said at some instant since the statement arrived. A fed replica runs it when that is proven. What is not proven in
-/// time, or failed for the standby's sake, runs at the primary, and the client does not notice.
+/// Runs one read outside a block. A standby runs it first; its answer is held until it is proven to be what
+/// the primary would have said at some instant since the statement arrived. A logical replica runs it when
+/// that is proven. If the proof fails or is late, or the standby fails, the read runs at the primary, and the
+/// client does not notice.
 pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question: &Question) -> Ended {
     let understood = cluster.scheduler().catalog(question.database);
     let mut pinned = match route(cluster, question, understood).await {
         Route::Standby(ticket) => Pinned::new(cluster, ticket),
         Route::Primary(reason) => return quietly(cluster, session, question, understood, reason).await,
     };
-    // The ticket may have asked for a gauge sent after this statement's arrival; it travels while the standby works.
+    // The ticket may have asked for a snapshot probe sent after this statement's arrival; it travels while
+    // the standby works.
     cluster.gauge_wanted();
     if let Err(reason) = ready(cluster, &mut pinned).await {
         drop(pinned);
@@ -56,18 +59,18 @@ pub async fn read<C: Cluster, S: Session>(cluster: &C, session: &mut S, question
     }
 }
 
-/// Where the read goes. If no standby has replayed yet what it must see, and one is likely to do so soon, it waits, no
-/// longer than for a proof.
+/// Destination of the read. If no standby has replayed yet what it must see, and one is likely to do so soon,
+/// the read waits, no longer than for a proof.
 async fn route<C: Cluster>(cluster: &C, question: &Question, understood: CatalogMark) -> Route {
     let behind = |route: &Route| matches!(route, Route::Primary(Reason::StandbysBehind));
     let mut route = cluster.scheduler().route(question);
     if !behind(&route) || !cluster.scheduler().worth_waiting() {
         return route;
     }
-    let mut left = Some(cluster.proof_limit());
+    let mut left = Some(cluster.proof_timeout());
     while let Some(within) = left.filter(|_| behind(&route)) {
         left = cluster.changed(within).await;
-        // What the read touches was understood before it waited.
+        // The read's footprint was analysed before it waited.
         let changed = cluster.scheduler().catalog(question.database) != understood;
         if changed && !cluster.bugs().has(Bug::WaitOutlivesDdl) {
             return Route::Primary(Reason::CatalogChanged);
@@ -82,8 +85,8 @@ async fn route<C: Cluster>(cluster: &C, question: &Question, understood: Catalog
     route
 }
 
-/// Waits until the statement may be sent, no longer than the proof limit: at once, if a standby shall run it; when a fed
-/// replica shows what the statement must see, else. The error is the reason why it must run at the primary.
+/// Waits until the statement may be sent, no longer than the proof limit: at once for a standby, else until a
+/// logical replica shows what the statement must see. The error is the reason why it must run at the primary.
 pub(crate) async fn ready<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>) -> Result<(), Reason> {
     verdict(cluster, || pinned.ready()).await
 }
@@ -95,23 +98,23 @@ pub(crate) async fn proven<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>, ran:
         return Ok(());
     }
     verdict(cluster, || pinned.judge(ran)).await?;
-    // Last: the answer is here, and nobody else let a writer pass before it was.
+    // Last: the answer is here, and no other Consort let a writer pass before it was.
     if cluster.leads() { Ok(()) } else { Err(Reason::MayNotLead) }
 }
 
 async fn verdict<C: Cluster>(cluster: &C, mut ask: impl FnMut() -> Verdict) -> Result<(), Reason> {
-    let mut left = cluster.proof_limit();
+    let mut left = cluster.proof_timeout();
     loop {
         let waiting = match ask() {
             Verdict::Proven => return Ok(()),
             Verdict::Refused(reason) => return Err(reason),
             Verdict::Wait(reason) => reason,
         };
-        // A verdict may want a gauge too.
+        // A verdict may want a snapshot probe too.
         cluster.gauge_wanted();
         match cluster.changed(left).await {
             Some(rest) => left = rest,
-            None if cluster.bugs().has(Bug::WaitWithoutBound) => left = cluster.proof_limit(),
+            None if cluster.bugs().has(Bug::WaitWithoutBound) => left = cluster.proof_timeout(),
             None => return Err(waiting),
         }
     }
@@ -149,7 +152,7 @@ async fn quietly<C: Cluster, S: Session>(
     }
 }
 
-/// A read inside a block: what it may commit is the block's.
+/// A read inside a block: the block covers everything that it may commit.
 pub(crate) async fn at_primary<S: Session>(session: &mut S, reason: Reason) -> Ended {
     match session.at_primary(reason).await {
         AtPrimary::Answered => Ended::Primary(reason),

@@ -1,13 +1,14 @@
-//! The lock of a replica that is brought further, where a refresh locks; kept from the wait for it on, and given back also when
-//! its flow is dropped half-way. Who goes first is the scheduler's to say: see its `whole`.
+//! The lock of a replica during a refresh that locks. The lock is kept from the wait for it on, and given
+//! back also when its flow is dropped half-way. The scheduler decides who goes first: see
+//! its `latest_state_reads`.
 
 use crate::Cluster;
 use history::DatabaseId;
 use scheduler::StandbyId;
 use std::time::Duration;
 
-/// One database of a replica is locked: nobody reads there, and who comes waits. Dropped, it is open again: say before what it
-/// shows by then, or that this is unknown.
+/// Lock of one database of a replica: no read runs there, and new reads wait. A drop opens it again: report
+/// before the drop what it shows by then, or that this is unknown.
 #[derive(Debug)]
 #[must_use]
 pub struct Refresh<C: Cluster> {
@@ -15,7 +16,8 @@ pub struct Refresh<C: Cluster> {
     at: (StandbyId, DatabaseId),
 }
 
-/// Locks it, as soon as those who read there have ended; after `limit` they are let go. How many those were.
+/// Locks the database as soon as its readers have ended; after `limit` they are let go. Returns the number of
+/// readers that were let go.
 pub async fn refresh<C: Cluster>(
     cluster: &C,
     at: (StandbyId, DatabaseId),

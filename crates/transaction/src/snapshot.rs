@@ -8,7 +8,7 @@ use scheduler::{Question, Reason, Route, StandbyId, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a standby is tried before the transaction begins at the primary.
+/// Maximum number of tries at a standby before the transaction begins at the primary.
 pub const SNAPSHOT_ATTEMPTS: usize = 5;
 
 /// Opens the snapshot at a standby and proves it for everything: its first statement says nothing about what the others
@@ -33,8 +33,8 @@ pub async fn snapshot<C: Cluster, S: Session>(
             Ok(pinned) => return Ok(pinned),
             Err(reason) => last = reason,
         }
-        // Something was in doubt, or landed between: another moment may do.
-        if cluster.changed(cluster.proof_limit()).await.is_none() {
+        // A commit was in flight, or landed between: another moment may do.
+        if cluster.changed(cluster.proof_timeout()).await.is_none() {
             break;
         }
     }

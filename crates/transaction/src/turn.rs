@@ -13,9 +13,10 @@ pub struct Turn<C: Cluster> {
     outcome: AtPrimary,
 }
 
-/// Waits for the turn, at most for `limit`. What is done in it waits for nobody else: see the scheduler's `turns`.
+/// Waits for the turn, at most for `limit`. Work in the turn waits for no other transaction: see the
+/// scheduler's `turns`.
 ///
-/// Errors: [`Reason::TimedOut`]: it did not come in time, or too many wait for it.
+/// Errors: [`Reason::TimedOut`]: the turn did not come in time, or too many wait for it.
 pub async fn turn<C: Cluster>(cluster: &C, database: DatabaseId, limit: Duration) -> Result<Turn<C>, Reason> {
     let id = cluster.scheduler().turn_asked(database)?;
     let turn = Turn { cluster: cluster.clone(), id, outcome: AtPrimary::ConnectionLost };
@@ -27,7 +28,7 @@ pub async fn turn<C: Cluster>(cluster: &C, database: DatabaseId, limit: Duration
 }
 
 impl<C: Cluster> Turn<C> {
-    /// How what was done in it has ended.
+    /// Ends the turn with the outcome of its work.
     pub fn over(mut self, outcome: AtPrimary) {
         self.outcome = outcome;
     }

@@ -1,5 +1,6 @@
-//! The life of a read that sees the whole latest state of its database: it waits for a fed replica that shows it, and never
-//! burdens the primary. And of what waits for replicas behind the primary's answer: an acknowledgement.
+//! Reads that see the whole latest state of their database: such a read waits for a logical replica that
+//! shows it, and never burdens the primary. Also acknowledgements that wait for replicas after the primary's
+//! answer.
 
 use crate::bugs::Bug;
 use crate::read::{deliver, proven};
@@ -8,10 +9,10 @@ use history::DatabaseId;
 use scheduler::{CatalogMark, Question, Reason, Verdict, Whole, WholeId};
 use std::time::Duration;
 
-/// How many replicas may fail under one whole read before it runs at the primary.
+/// Maximum number of replicas that fail under one whole-state read before it runs at the primary.
 pub const WHOLE_ATTEMPTS: usize = 5;
 
-/// Where something runs that sees the whole.
+/// Place of work that sees the whole state.
 #[derive(Debug)]
 #[must_use]
 pub enum Placed<C: Cluster> {
@@ -21,11 +22,13 @@ pub enum Placed<C: Cluster> {
     Primary(Reason),
 }
 
-/// One read outside a block. It runs at a replica as soon as one shows all that it must see; a replica that fails before the
-/// first byte has left is given up for another. Only if no replica serves at all, if they go on failing, or if one refuses the
-/// statement, it runs at the primary; and if the catalog has changed while it waited, for what it touches is not known any more.
+/// Runs one read outside a block. The read runs at a replica as soon as one shows all that it must see; a
+/// replica that fails before the first byte was sent is given up for another. The read runs at the primary
+/// only if no replica serves at all, if they go on failing, or if one refuses the statement. It also does if
+/// the catalog has changed while it waited, for its footprint is not known any more.
 ///
-/// Errors: why no replica showed within `limit` what it must see, or [`Reason::LetGo`]. Nothing has reached the client.
+/// Errors: why no replica showed within `limit` what it must see, or [`Reason::LetGo`]. Nothing has reached
+/// the client.
 pub async fn read_whole<C: Cluster, S: Session>(
     cluster: &C,
     session: &mut S,
@@ -50,7 +53,7 @@ pub async fn read_whole<C: Cluster, S: Session>(
         }
         match at_replica(cluster, session, pinned).await {
             Ok(ended) => return Ok(ended),
-            // It would hold the next replica back as long.
+            // The read would hold the next replica back as long.
             Err(Reason::LetGo) => return Err(Reason::LetGo),
             // The session is over; or the statement was refused, as the next replica would refuse it.
             Err(reason @ (Reason::PrimaryLost | Reason::StandbyRefused)) => {
@@ -146,8 +149,8 @@ pub async fn snapshot_whole<C: Cluster, S: Session>(
     Ok(Placed::Primary(last))
 }
 
-/// Behind the primary's answer to a commit: waits until so many replicas show all that the primary shows by now, the commit
-/// too. Then the client may hear of it.
+/// Waits, after the primary's answer to a commit, until this number of replicas show all that the primary
+/// shows by now, the commit included. Then the client may hear of it.
 ///
 /// Errors: why that was not so within `limit`. The commit stands at the primary all the same.
 pub async fn shown_by<C: Cluster>(
@@ -179,7 +182,7 @@ async fn place<C: Cluster>(
     let mut waits = Waits { cluster: cluster.clone(), id: Some(id) };
     loop {
         let placed = cluster.scheduler().whole_place(id);
-        // The read may want a gauge that is sent after its arrival.
+        // The read may want a snapshot probe that is sent after its arrival.
         cluster.gauge_wanted();
         let reason = match placed {
             Whole::Wait(reason) => reason,

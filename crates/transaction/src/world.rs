@@ -10,21 +10,21 @@ use scheduler::{Ran, Reason, Scheduler, Ticket};
 use std::cell::RefMut;
 use std::time::Duration;
 
-/// The cluster: the one scheduler, and the clock that tells when it has moved. A handle: cheap to clone, so that what
-/// must happen when a flow is dropped half-way does happen.
+/// The cluster: the one scheduler, and the clock that shows when it has moved. A handle: cheap to clone, so
+/// that the clean-up of a flow that is dropped half-way does happen.
 #[expect(async_fn_in_trait, reason = "one thread: no future has to be Send")]
 pub trait Cluster: Clone {
     /// The scheduler. The borrow must end before the next `await`.
     fn scheduler(&self) -> RefMut<'_, Scheduler>;
 
-    /// Waits until something moved in the scheduler (a gauge settled, a decoder came further, a doubt ended, a mark
-    /// moved), at most for `within`. Returns what is left of `within`, or `None` when it has passed. What moves between
-    /// the last look at the scheduler and the first poll of this future must not be missed; moves that change nothing
-    /// for the caller may wake it all the same.
+    /// Waits until something moved in the scheduler (a snapshot probe settled, a decoder came further, an
+    /// in-flight write set ended, a mark moved), at most for `within`. Returns the rest of `within`, or
+    /// `None` when it has passed. A move between the last look at the scheduler and the first poll of this
+    /// future must not be missed; moves that change nothing for the caller may wake it all the same.
     async fn changed(&self, within: Duration) -> Option<Duration>;
 
-    /// The order may have a gauge to send (`Scheduler::gauge_to_send`): called after everything that may want one. Must not
-    /// wait.
+    /// The order may have a snapshot probe to send (`Scheduler::gauge_to_send`): called after everything that
+    /// may want one. Must not wait.
     fn gauge_wanted(&self);
 
     /// Something ended in the scheduler for which others may wait: a turn at the primary, a whole read. Clusters whose
@@ -37,21 +37,21 @@ pub trait Cluster: Clone {
         self.moved();
     }
 
-    /// The connection to this backend is lost, or its session is, while `doubt` may still commit. From here on the
-    /// cluster watches the primary until that backend is gone, and then says `Order::backend_gone(doubt)`; it does so
-    /// although the session is no more. Must not wait.
+    /// The connection to this backend is lost, or its session is, while `doubt` may still commit. From here
+    /// on the cluster watches the primary until that backend is gone, and then says
+    /// `Order::backend_gone(doubt)`; it does so although the session is gone. Must not wait.
     fn orphaned(&self, doubt: DoubtId, backend: Backend);
 
-    /// How long an answer that is not yet proven is held before the statement runs at the primary.
-    fn proof_limit(&self) -> Duration;
+    /// Maximum time that an unproven answer is held before the statement runs at the primary.
+    fn proof_timeout(&self) -> Duration;
 
-    /// Whether no other Consort can have taken over from this one: what it knows of the primary's commits may be all that there
-    /// are. Asked when an answer is to be handed out that did not come from the primary.
+    /// True if no other Consort can have taken over from this one: its knowledge of the primary's commits may
+    /// be complete. Asked when an answer is to be handed out that did not come from the primary.
     fn leads(&self) -> bool {
         true
     }
 
-    /// Planted bugs, for the tests of the tests. Nobody but `sim` overrides this.
+    /// Planted bugs, for the tests of the tests. Only `sim` overrides this.
     fn bugs(&self) -> Bugs {
         Bugs::default()
     }
@@ -66,11 +66,11 @@ pub struct Backend {
     pub started_us: i64,
 }
 
-/// One client's current statement, and the nodes that it can run on. Which statement it is stays the session's
-/// knowledge; the flow decides where it runs and which answer leaves.
+/// One client's current statement, and the nodes that it can run on. The statement itself stays the session's
+/// knowledge; the flow decides where it runs and which answer is sent.
 ///
-/// Every method that waits for a node must end when that node is known to be lost: the bound of such a wait is the
-/// watcher's, not the flow's.
+/// Every method that waits for a node must end when that node is known to be lost: the bound of such a wait
+/// is the watcher's, not the flow's.
 #[expect(async_fn_in_trait, reason = "one thread: no future has to be Send")]
 pub trait Session {
     /// A standby's answer, held: its first bytes, or all of it. Nothing of it has left yet. To drop it is to throw it
@@ -94,26 +94,27 @@ pub trait Session {
     /// Throws the held answer away, unseen, and gives the standby's connection back, or closes it.
     async fn discard(&mut self, answer: Self::Answer);
 
-    /// Runs the statement at the primary and streams its answer to the client. It is proven read-only, or runs inside a
-    /// block and cannot commit.
+    /// Runs the statement at the primary and streams its answer to the client. The statement is proven
+    /// read-only, or runs inside a block and cannot commit.
     async fn at_primary(&mut self, reason: Reason) -> AtPrimary;
 
-    /// Runs at the primary what may commit, and streams its answer to the client. `doubt` covers it already: nothing of
-    /// it was sent before. It may be narrowed (`Order::narrow`) while this waits, when the statement's tree arrives.
+    /// Runs at the primary a statement that may commit, and streams its answer to the client. `doubt` covers
+    /// it already: nothing of it was sent before. The write set may be narrowed (`Order::narrow`) while this
+    /// waits, when the statement's tree arrives.
     async fn commit_at_primary(&mut self, doubt: DoubtId) -> AtPrimary;
 
     /// In a block: has the primary take the locks that running the statement there would take, without running it (it is
     /// parsed and bound there), and does not wait for the answer.
     async fn ask_locks(&mut self) -> AtPrimary;
 
-    /// Waits for the answer to [`Session::ask_locks`]. A refusal (a lock time-out, a cancel, a deadlock) is what the
-    /// statement itself would have got on one server: the session has handed it to the client as the statement's
-    /// answer.
+    /// Waits for the answer to [`Session::ask_locks`]. A refusal (a lock time-out, a cancel, a deadlock) is
+    /// the answer that the statement itself would have got on one server: the session has handed it to the
+    /// client as the statement's answer.
     async fn locks_granted(&mut self) -> Locks;
 
-    /// Begins `REPEATABLE READ READ ONLY` at the ticket's standby and takes its snapshot with `SELECT
-    /// pg_last_wal_replay_lsn()`, if the ticket asks for a position; at a fed replica with any query. The transaction stays
-    /// open.
+    /// Begins `REPEATABLE READ READ ONLY` at the ticket's standby and takes its snapshot with
+    /// `SELECT pg_last_wal_replay_lsn()`, if the ticket asks for a position; at a logical replica with any
+    /// query. The transaction stays open.
     async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed>;
 
     /// Rolls back what [`Session::open_snapshot`] opened.
@@ -124,7 +125,7 @@ pub trait Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StandbyFailed(pub Reason);
 
-/// How the delivery of a held answer ended.
+/// Result of the delivery of a held answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// The client has it all.
@@ -135,7 +136,7 @@ pub enum Delivered {
     ClientGone,
 }
 
-/// How something at the primary ended.
+/// Result of work at the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtPrimary {
     /// The primary answered, with a result or an error, up to its ReadyForQuery.
@@ -145,10 +146,10 @@ pub enum AtPrimary {
     ConnectionLost,
 }
 
-/// What became of the locks that stand for an offloaded read.
+/// Result of the locks that stand for an offloaded read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locks {
-    /// Nobody else can empty or change the tables until the block ends.
+    /// No other transaction can empty or change the tables until the block ends.
     Granted,
     /// The primary answered with an error; the client has it, and the block has failed.
     Refused,

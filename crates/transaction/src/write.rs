@@ -6,9 +6,10 @@ use crate::{AtPrimary, Cluster, InDoubt, Session};
 use history::{DatabaseId, Footprint};
 use scheduler::{CatalogMark, Reason};
 
-/// One statement that may commit. What it may write is in doubt before its first byte is sent; whatever the primary
-/// answers, an error too, the doubt ends only by a settled gauge that was sent afterwards. An answer that does not come
-/// ends nothing: the backend may go on, and the doubt outlives the session.
+/// Runs one statement that may commit. Its possible writes are in flight before its first byte is sent.
+/// Whatever the primary answers, an error too, the write set ends only by a settled snapshot probe that was
+/// sent afterwards. An answer that does not come ends nothing: the backend may go on, and the write set
+/// outlives the session.
 pub async fn write<C: Cluster, S: Session>(
     cluster: &C,
     session: &mut S,
@@ -27,9 +28,10 @@ pub async fn write<C: Cluster, S: Session>(
     outcome
 }
 
-/// One statement at the primary that was proven to write nothing, under the catalog `understood`. A change that the primary
-/// shows already may have made a writer of it: a view that it reads calls another function now. So it is in doubt, about
-/// nothing; if DDL has come out since it was understood, or comes out before it ends, about everything.
+/// Runs one statement at the primary that was proven to write nothing, under the catalog `understood`. A
+/// change that the primary shows already may have made a writer of it: a view that it reads calls another
+/// function now. So its write set begins about nothing; if DDL has come out since the analysis, or comes out
+/// before it ends, it is about everything.
 pub async fn quiet<C: Cluster, S: Session>(
     cluster: &C,
     session: &mut S,

@@ -1,4 +1,4 @@
-//! What the flows promise when they are dropped half-way; the rest of their behaviour is tested by the simulator.
+//! Guarantees of the flows when they are dropped half-way; the simulator tests the rest of their behaviour.
 
 use history::{
     Access, ColumnSet, Commit, Consistency, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Rows,
@@ -26,9 +26,9 @@ struct Inner {
     scheduler: RefCell<Scheduler>,
     orphans: RefCell<Vec<(DoubtId, Backend)>>,
     waits: Cell<u32>,
-    /// So far the standby comes while somebody waits.
+    /// Position that the standby reaches while a flow waits.
     comes: Cell<Option<Lsn>>,
-    /// What happens while somebody waits, one thing in each wait.
+    /// Events while a flow waits, one in each wait.
     happens: RefCell<Vec<fn(&mut Scheduler)>>,
     leads: Cell<bool>,
 }
@@ -88,7 +88,7 @@ impl Cluster for Scene {
         self.0.orphans.borrow_mut().push((doubt, backend));
     }
 
-    fn proof_limit(&self) -> Duration {
+    fn proof_timeout(&self) -> Duration {
         Duration::from_millis(2)
     }
 
@@ -97,7 +97,7 @@ impl Cluster for Scene {
     }
 }
 
-/// What the nodes do.
+/// Behaviour of the nodes.
 #[derive(Clone, Copy)]
 struct Nodes {
     standby: Result<(), Reason>,
@@ -112,7 +112,7 @@ const WELL: Nodes =
 struct Client {
     nodes: Nodes,
     log: Vec<&'static str>,
-    /// Where its locks are granted, and what a read is proven by when it leaves.
+    /// Scene in which its locks are granted, and the proof of a read when it is offloaded.
     scene: Option<Scene>,
     proof: Option<Proof>,
 }
@@ -184,7 +184,7 @@ fn life() -> Incarnation {
     Incarnation { epoch: Epoch::new(1), timeline: Timeline::new(1), started_us: 1 }
 }
 
-/// A question that any standby may answer: what is proven is the scheduler's tests' business.
+/// A question that any standby may answer: proofs are the scheduler's tests' business.
 fn question() -> Question {
     Question {
         database: DATABASE,
@@ -197,7 +197,7 @@ fn question() -> Question {
     }
 }
 
-/// Polls once: what is ready is ready, what waits is dropped where it stands.
+/// Polls once: a ready future gives its result, a waiting one is dropped where it stands.
 fn poll<T>(future: impl Future<Output = T>) -> Option<T> {
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         std::task::Poll::Ready(value) => Some(value),
@@ -295,7 +295,7 @@ fn a_write_that_is_dropped_stays_in_doubt_and_its_backend_is_watched() {
 fn an_answered_write_waits_for_a_gauge() {
     let (scene, mut client) = (Scene::new(), client(WELL));
     assert_eq!(poll(write(&scene, &mut client, DATABASE, Footprint::Everything)), Some(AtPrimary::Answered));
-    // Neither open nor lost; before the first gauge the order's floor may have taken it over.
+    // Neither open nor lost; before the first snapshot probe the order's floor may have taken it over.
     assert!(scene.doubts().iter().all(|state| matches!(state, DoubtState::Ending(_))));
     assert!(scene.scheduler().order().in_doubt(DATABASE, &Footprint::Everything));
     assert!(scene.0.orphans.borrow().is_empty());
@@ -344,7 +344,8 @@ fn what_a_block_has_locked_is_not_locked_again() {
     assert!(asks(&mut block, &[1]));
 }
 
-/// A gauge that left before the locks were granted does not tell what was emptied while they were waited for.
+/// A snapshot probe sent before the locks were granted does not show which tables were emptied while they
+/// were waited for.
 #[test]
 fn a_read_in_a_block_is_proven_behind_its_locks() {
     let scene = Scene::new();
@@ -378,7 +379,7 @@ fn behind_a_write_a_read_that_nothing_proves_stays_with_its_block() {
     assert_eq!(ended, Some(Ended::Primary(transaction::OWN_WRITES)), "a trigger may have written more");
 }
 
-/// What a statement writes that was understood before a change of the catalog came out.
+/// Writes of a statement that was analysed before a change of the catalog came out.
 #[test]
 fn a_read_that_a_change_of_the_catalog_has_overtaken_is_in_doubt_about_everything() {
     for overtaken in [false, true] {
@@ -397,7 +398,7 @@ fn a_read_that_a_change_of_the_catalog_has_overtaken_is_in_doubt_about_everythin
     }
 }
 
-/// A gauge is sent and answered: it sees nothing new.
+/// Sends and answers a snapshot probe: it sees nothing new.
 fn gauge(scheduler: &mut Scheduler) {
     scheduler.order_mut().want_gauge();
     let number = scheduler.gauge_to_send(Duration::ZERO).expect("none is in flight");
@@ -406,7 +407,7 @@ fn gauge(scheduler: &mut Scheduler) {
     scheduler.gauge_answered(number, gauge).expect("it is the one in flight");
 }
 
-/// One fed replica in the place of the standby. It shows the first boundary.
+/// One logical replica in the place of the standby. The replica shows the first boundary.
 fn fed_scene() -> Scene {
     feeds(Scene::new())
 }

@@ -1,20 +1,20 @@
-//! What we answer clients ourselves: the log-in, our own errors, the console's results. Text for people is made here and
-//! nowhere deeper.
+//! Consort's own answers to clients: the log-in, our own errors, the console's results. Text for users is
+//! made here and nowhere deeper.
 
 use crate::ask::{frame, string};
 use crate::tag::back;
 use crate::{Notification, Status};
 
-/// How bad a problem is.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The statement failed.
     Error,
-    /// The connection is closed behind it.
+    /// Fatal: the connection is closed afterwards.
     Fatal,
     /// Nothing failed.
     Notice,
-    /// Nothing failed, but somebody should know.
+    /// Nothing failed, but a user should know.
     Warning,
 }
 
@@ -32,13 +32,13 @@ impl Severity {
 /// An error or a notice of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad it is.
+    /// Severity of the problem.
     pub severity: Severity,
     /// Five characters (PostgreSQL's documentation, Appendix A).
     pub sqlstate: &'static str,
-    /// What happened.
+    /// Message: the problem in words.
     pub message: String,
-    /// What can be done about it.
+    /// Hint: what to do about it.
     pub hint: Option<String>,
     /// PostgreSQL's function that says the same, where clients go by it.
     pub routine: Option<&'static str>,
@@ -50,12 +50,12 @@ impl Problem {
         Problem { severity: Severity::Error, sqlstate, message: message.into(), hint: None, routine: None }
     }
 
-    /// The connection is closed behind it.
+    /// A fatal problem: the connection is closed afterwards.
     pub fn fatal(sqlstate: &'static str, message: impl Into<String>) -> Problem {
         Problem { severity: Severity::Fatal, ..Problem::error(sqlstate, message) }
     }
 
-    /// What can be done about it.
+    /// Adds a hint: what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Problem {
         self.hint = Some(hint.into());

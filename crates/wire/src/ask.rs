@@ -1,4 +1,4 @@
-//! What we ask servers ourselves: messages written to the end of a buffer.
+//! Consort's own requests to servers: messages written to the end of a buffer.
 
 use crate::tag::front;
 use crate::{CancelRequest, Target};
@@ -18,7 +18,7 @@ fn close(out: &mut [u8], at: usize) {
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Writes a string and its closing zero byte. What stands behind a zero byte inside it is left out.
+/// Writes a string and its closing zero byte. Text after a zero byte inside it is left out.
 pub(crate) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text.iter().take_while(|&&b| b != 0));
     out.push(0);
@@ -42,7 +42,7 @@ pub trait Asks {
     fn query(&mut self, text: &[u8]);
     /// Parse, with the types as they stand in a Parse message.
     fn parse(&mut self, name: &[u8], text: &[u8], types: &[u8]);
-    /// Bind, with all behind the names as it stands in a Bind message.
+    /// Bind, with everything after the names as it stands in a Bind message.
     fn bind(&mut self, portal: &[u8], statement: &[u8], rest: &[u8]);
     /// Bind of the unnamed portal without parameters, all results as text.
     fn bind_plain(&mut self, statement: &[u8]);

@@ -1,9 +1,9 @@
-//! Cuts a byte stream into frames: one byte that says what it is, four that say how long it is, and a body.
+//! Cuts a byte stream into frames: one byte for the type, four for the length, and a body.
 //!
-//! A frame may be split anywhere between two reads, also inside its five header bytes. Frames up to a bound are waited
-//! for; larger ones (a DataRow of 8 MB, COPY data) are handed on in parts as they come, so that no length that a peer
-//! names ever becomes an allocation. What a server says besides rows is waited for up to a bound of its own: it tells how
-//! the conversation goes on.
+//! A frame may be split anywhere between two reads, also inside its five header bytes. Frames up to a bound
+//! are waited for. Larger ones (a DataRow of 8 MB, COPY data) are handed on in parts as they come, so that no
+//! length that a peer names ever becomes an allocation. Server messages other than rows are waited for up to
+//! a bound of their own: they decide how the conversation goes on.
 
 use crate::tag::{back, front};
 use thiserror::Error;
@@ -16,18 +16,19 @@ const LONGEST_BYTES: u32 = 0x3FFF_FFFE;
 /// The longest of those client messages that have no business to be long (`PQ_SMALL_MESSAGE_LIMIT`).
 const LONGEST_SMALL_BYTES: u32 = 10_000;
 
-/// What a server sends besides rows and COPY data is held up to this size. A RowDescription of 1,600 columns has 130 kB;
-/// only an error or a notice that quotes a value, and what a function call gives, can be longer.
+/// Maximum size, in bytes, of a held server message other than rows and COPY data. A RowDescription of 1,600
+/// columns has 130 kB; only an error or a notice that quotes a value, and the result of a function call, can
+/// be longer.
 const TOLD_BYTES: usize = 1 << 20;
 
-/// The peer does not speak the protocol. Nothing behind this point of its stream can be trusted: it gets SQLSTATE 08P01
-/// and its connection is closed.
+/// The peer does not speak the protocol. Nothing after this point of its stream can be trusted: it gets
+/// SQLSTATE 08P01 and its connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// The tag is not one that this side may send.
     #[error("invalid frontend message type {0}")]
     UnknownTag(u8),
-    /// The length is shorter than itself, or longer than this message may be.
+    /// The length is shorter than the length field, or longer than this message may be.
     #[error("invalid message length")]
     Length,
     /// The body is not laid out as its tag demands.
@@ -47,9 +48,9 @@ pub enum Malformed {
 /// Whose messages a stream carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What a client sends.
+    /// Messages of a client.
     Client,
-    /// What a server sends.
+    /// Messages of a server.
     Server,
 }
 
@@ -100,17 +101,17 @@ impl<'a> Frame<'a> {
         if stated + 1 == bytes.len() { Ok(Frame { bytes }) } else { Err(Malformed::Length) }
     }
 
-    /// What kind of message it is.
+    /// Type of the message.
     pub fn tag(&self) -> u8 {
         self.bytes[0]
     }
 
-    /// What follows the header.
+    /// Bytes after the header.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[HEADER_BYTES..]
     }
 
-    /// All of it, header included: what is passed on.
+    /// All bytes, header included: these are passed on.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -119,17 +120,17 @@ impl<'a> Frame<'a> {
 /// A piece of a frame that is too large to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// What kind of message it belongs to.
+    /// Type of its message.
     pub tag: u8,
     /// The piece. The first begins with the header.
     pub bytes: &'a [u8],
-    /// It is the message's first piece.
+    /// True for the message's first piece.
     pub first: bool,
-    /// It is the message's last piece.
+    /// True for the message's last piece.
     pub last: bool,
 }
 
-/// What stands at the beginning of the unread bytes.
+/// First item of the unread bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A whole frame.
@@ -156,10 +157,11 @@ impl Step<'_> {
     }
 }
 
-/// Where a stream of frames stands. It remembers nothing but what is left of a frame that is handed on in parts: bytes
-/// that were not taken must be shown again.
+/// State of a stream of frames. The splitter remembers only the rest of a frame that is handed on in parts:
+/// bytes that were not taken must be shown again.
 ///
-/// Invariants: the bytes of all steps, one after the other, are the stream; a held frame is never longer than its side and tag allow.
+/// Invariants: the bytes of all steps, one after the other, are the stream; a held frame is never longer than
+/// its side and tag allow.
 #[derive(Clone, Copy, Debug)]
 pub struct Splitter {
     side: Side,
@@ -169,8 +171,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// A stream at its beginning. Frames of at most `hold_bytes` are waited for, larger ones come in parts, of which the first
-    /// has as many bytes at least. What a server says besides rows may be longer.
+    /// A stream at its beginning. Frames of at most `hold_bytes` are waited for, larger ones come in parts,
+    /// of which the first has as many bytes at least. Server messages other than rows may be longer.
     pub fn new(side: Side, hold_bytes: usize) -> Splitter {
         assert!(hold_bytes >= HEADER_BYTES, "a header must fit");
         Splitter { side, hold_bytes, left_bytes: 0, tag: 0 }
@@ -181,7 +183,8 @@ impl Splitter {
         self.left_bytes > 0
     }
 
-    /// What stands at the beginning of `unread`. The caller shows what the step took no second time, and all else again.
+    /// First item of `unread`. The caller never shows bytes that the step took again, and shows all others
+    /// again.
     pub fn next<'a>(&mut self, unread: &'a [u8]) -> Result<Step<'a>, Malformed> {
         if self.left_bytes > 0 {
             return Ok(self.part(unread, false));

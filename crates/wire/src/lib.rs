@@ -1,11 +1,11 @@
-//! The PostgreSQL protocol, version 3: raw frames are cut out of a stream, their headers are looked at, and what is not
-//! ours to understand is passed on as it came.
+//! The PostgreSQL protocol, version 3: raw frames are cut out of a stream, their headers are read, and the
+//! rest is passed on as it came.
 //!
-//! This crate is pure: bytes in, bytes out. It opens no socket, asks for no time and draws no chance (nonces and salts
-//! are passed in). It does not know what a session, a standby or a proof is.
+//! This crate is pure: bytes in, bytes out. The crate opens no socket, asks no clock and draws no random
+//! numbers (nonces and salts are passed in). Sessions, standbys and proofs are unknown to it.
 //!
-//! Nothing here owns or decodes forwarded bytes: a [`Frame`] borrows the buffer that it was found in, and a frame that
-//! is too large to be held is handed on in [`Part`]s.
+//! Nothing here owns or decodes forwarded bytes: a [`Frame`] borrows the buffer that it was found in, and a
+//! frame that is too large to be held is handed on in [`Part`]s.
 
 mod answer;
 mod ask;

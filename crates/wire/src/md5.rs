@@ -4,8 +4,8 @@
 use md5::{Digest, Md5};
 use std::fmt::Write;
 
-/// What goes into a PasswordMessage for this stored secret (`md5` and 32 hexadecimal digits) and this salt; `None` if
-/// the secret has another form.
+/// Content of a PasswordMessage for this stored secret (`md5` and 32 hexadecimal digits) and this salt;
+/// `None` if the secret has another form.
 pub fn md5_answer(secret: &str, salt: [u8; 4]) -> Option<String> {
     let digits = secret.strip_prefix("md5").filter(|digits| digits.len() == 32)?;
     let mut hash = Md5::new();

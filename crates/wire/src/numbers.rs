@@ -6,13 +6,13 @@ use crate::{Frame, HEADER_BYTES, Malformed};
 
 /// Bytes of a table's OID, an attribute number and a type's OID in a RowDescription.
 const NUMBERS_BYTES: usize = 10;
-/// What follows them there: the type's size and modifier, and the format.
+/// Bytes that follow them there: the type's size and modifier, and the format.
 const REST_BYTES: usize = 8;
-/// Where the type stands among the first, and the format among the others.
+/// Offset of the type among the first, and of the format among the others.
 const TYPE_AT: usize = 6;
 const FORMAT_AT: usize = 6;
 
-/// What a RowDescription says of one column in the server's own numbers.
+/// A RowDescription's entry for one column, in the server's own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// The OID of its table; 0 if it comes from none.
@@ -37,8 +37,8 @@ impl Numbers {
     }
 }
 
-/// Passes a RowDescription on in other numbers: `told` gives those of each column, from 0. `None`, and nothing is written,
-/// if there are none for one of them.
+/// Passes a RowDescription on in other numbers: `told` gives those of each column, from 0. `None`, and
+/// nothing is written, if there are none for one of them.
 pub fn row_description_in(
     frame: &Frame<'_>,
     out: &mut Vec<u8>,

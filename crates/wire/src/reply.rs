@@ -1,9 +1,9 @@
-//! What a server answers, as far as we look: ready or not, what was completed, what went wrong, and the log-in.
+//! Server answers, as far as Consort reads them: readiness, completed commands, errors, and the log-in.
 
 use crate::scan::Scan;
 use crate::{Frame, Malformed};
 
-/// Where a session stands, as ReadyForQuery says.
+/// State of a session, by ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Outside a transaction block.
@@ -75,7 +75,7 @@ pub struct Notification<'a> {
     pub pid: i32,
     /// The channel's name.
     pub channel: &'a [u8],
-    /// What was said there.
+    /// Payload of the notification.
     pub payload: &'a [u8],
 }
 
@@ -136,13 +136,13 @@ impl<'a> Complaint<'a> {
         self.field(b'M').unwrap_or_default()
     }
 
-    /// The server closes the connection behind it.
+    /// True if the server closes the connection afterwards.
     pub fn is_fatal(&self) -> bool {
         matches!(self.field(b'V').or(self.field(b'S')), Some(b"FATAL" | b"PANIC"))
     }
 }
 
-/// What a server demands before it lets somebody in.
+/// Authentication that a server demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication<'a> {
     /// Nothing (more).

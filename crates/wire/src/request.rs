@@ -1,4 +1,5 @@
-//! What a client asks: the headers of Query, Parse, Bind, Describe, Execute and Close, read without owning a byte.
+//! Client requests: the headers of Query, Parse, Bind, Describe, Execute and Close, read without owning a
+//! byte.
 
 use crate::scan::Scan;
 use crate::{Frame, Malformed};
@@ -37,7 +38,7 @@ impl<'a> Parse<'a> {
         self.types.chunks_exact(4).map(|oid| u32::from_be_bytes(oid.try_into().expect("four bytes")))
     }
 
-    /// All behind the name, as it came: text and types.
+    /// Everything after the name, as it came: text and types.
     pub fn signature(&self) -> (&'a [u8], &'a [u8]) {
         (self.text, self.types)
     }
@@ -50,7 +51,7 @@ pub struct Bind<'a> {
     pub portal: &'a [u8],
     /// The statement's name.
     pub statement: &'a [u8],
-    /// All behind the two names, as it came: formats and parameters.
+    /// Everything after the two names, as it came: formats and parameters.
     pub rest: &'a [u8],
     formats: &'a [u8],
     values: &'a [u8],
@@ -78,8 +79,8 @@ impl<'a> Bind<'a> {
         Ok(Bind { portal, statement, rest, formats, values, count, results })
     }
 
-    /// Whether there are as many formats as the parameters need: none, one for all, or one for each. Otherwise the server
-    /// answers with an error.
+    /// True if there are as many formats as the parameters need: none, one for all, or one for each.
+    /// Otherwise the server answers with an error.
     pub fn formats_fit(&self) -> bool {
         self.formats.len() <= 2 || self.formats.len() == self.count * 2
     }
@@ -89,7 +90,7 @@ impl<'a> Bind<'a> {
         Parameters { formats: self.formats, values: Scan::new(self.values), at: 0, count: self.count }
     }
 
-    /// Whether any column of the result is wanted in binary format.
+    /// True if any column of the result is wanted in binary format.
     pub fn wants_binary(&self) -> bool {
         self.results.chunks_exact(2).any(|format| format != [0, 0])
     }
@@ -122,7 +123,7 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// What Describe and Close speak of.
+/// Target of Describe and Close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A prepared statement.

@@ -3,7 +3,7 @@
 
 use crate::Malformed;
 
-/// What is left of a body.
+/// Rest of a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scan<'a> {
     rest: &'a [u8],

@@ -1,10 +1,10 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677; PostgreSQL's documentation, "SASL Authentication"): the server's side of the
-//! exchange towards clients, and the client's side by *keys* towards servers.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677; PostgreSQL's documentation, "SASL Authentication"): the server's side
+//! of the exchange towards clients, and the client's side by *keys* towards servers.
 //!
-//! Keys are what makes a log-in pass through without a password: who verified a client's proof against a verifier knows
-//! the client's key, and with it (and the verifier's server key) can log in at every server that stores the same
-//! verifier. Log-ins by password use postgres-protocol, which has no server side and no keys; hashing and MACs are
-//! RustCrypto's. Nonces are passed in.
+//! Keys make a log-in pass through without a password. A verification of a client's proof against a verifier
+//! yields the client's key, and with it (and the verifier's server key) a log-in is possible at every server
+//! that stores the same verifier. Log-ins by password use postgres-protocol, which has no server side and no
+//! keys; hashing and MACs are RustCrypto's. Nonces are passed in.
 
 use crate::Malformed;
 use base64::Engine;
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 /// The mechanism's name.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
-/// The same, bound to the channel by `tls-server-end-point`: nobody can stand between with another certificate.
+/// The same, bound to the channel by `tls-server-end-point`: no other certificate can stand between.
 pub const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 /// The most iterations that a server may ask for: each costs CPU before anybody is known.
 const MAX_ITERATIONS: u32 = 100_000;
@@ -36,7 +36,7 @@ impl From<Malformed> for Refused {
     }
 }
 
-/// What a server stores instead of a password: `SCRAM-SHA-256$4096:salt$stored key:server key`.
+/// Stored secret of a server in place of a password: `SCRAM-SHA-256$4096:salt$stored key:server key`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     iterations: u32,
@@ -65,14 +65,14 @@ impl Verifier {
         })
     }
 
-    /// PostgreSQL's form, as [`Verifier::parse`] reads it. It is a secret.
+    /// PostgreSQL's form, as [`Verifier::parse`] reads it. The text is a secret.
     pub fn text(&self) -> String {
         let Verifier { iterations, salt, stored_key, server_key } = self;
         let [salt, stored, server] = [&salt[..], stored_key, server_key].map(|bytes| STANDARD.encode(bytes));
         format!("SCRAM-SHA-256${iterations}:{salt}${stored}:{server}")
     }
 
-    /// The verifier of nobody, for a role that does not exist: the exchange goes on as for any other, and fails at its
+    /// A verifier for a role that does not exist: the exchange goes on as for any other, and fails at its
     /// end. The same role gets the same salt as long as `secret` stays.
     pub fn of_nobody(role: &str, secret: &[u8]) -> Verifier {
         let salt = mac(secret, role.as_bytes());
@@ -80,7 +80,7 @@ impl Verifier {
     }
 }
 
-/// What a log-in by keys needs.
+/// Keys for a log-in without a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     client_key: Hash,
@@ -88,7 +88,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Both, the client's first: for another process of ours, and nobody else.
+    /// Both keys, the client's first: only for another process of ours.
     pub fn bytes(&self) -> [u8; 64] {
         let mut both = [0; 64];
         both[..32].copy_from_slice(&self.client_key);
@@ -96,7 +96,7 @@ impl Keys {
         both
     }
 
-    /// What [`Keys::bytes`] gave; `None` if it is something else.
+    /// Keys from [`Keys::bytes`]; `None` if the bytes are something else.
     pub fn of_bytes(both: &[u8]) -> Option<Keys> {
         let (client, server) = both.split_at_checked(32)?;
         Some(Keys { client_key: client.try_into().ok()?, server_key: server.try_into().ok()? })
@@ -169,8 +169,8 @@ impl ServerExchange {
         if length != message.len() {
             return Err(Malformed::Scram);
         }
-        // n: the client cannot bind the channel. y: it could, and believes that we cannot: if we can, somebody between has
-        // taken the better mechanism off the list.
+        // n: the client cannot bind the channel. y: it could, and believes that we cannot. If we can, a man
+        // in the middle has taken the better mechanism off the list.
         let (headers, bound): (&[&str], &[u8]) = match end_point {
             Some(end_point) if mechanism == MECHANISM_PLUS.as_bytes() => {
                 (&["p=tls-server-end-point,,"], end_point)
@@ -226,7 +226,7 @@ impl ServerExchange {
     }
 }
 
-/// What a server's challenge asks for.
+/// Request of a server's challenge.
 struct Challenge<'a> {
     text: &'a str,
     nonce: &'a str,
@@ -243,8 +243,8 @@ impl<'a> Challenge<'a> {
     }
 }
 
-/// Whether a challenge asks for no more work than a client may be asked for: for exchanges by password, which whoever
-/// conducts them does not bound.
+/// Checks that a challenge asks for no more work than a client may be asked for: for exchanges by password,
+/// which their library does not bound.
 pub fn bearable(challenge: &[u8]) -> Result<(), Malformed> {
     Challenge::read(challenge).map(|_| ())
 }
@@ -427,7 +427,7 @@ mod tests {
         assert!(bound(b"ours", Some(b"ours")).is_ok());
         assert_eq!(bound(b"of somebody between", Some(b"ours")), Err(Refused::Malformed));
         assert_eq!(bound(b"ours", None), Err(Refused::Malformed));
-        // The client can bind, and was told that we cannot.
+        // The client can bind, and was offered no binding.
         let verifier = Verifier::of_nobody("x", b"y");
         let downgraded =
             ServerExchange::begin(verifier.clone(), "n", &initial(b"y,,n=,r=abc"), Some(b"ours"));

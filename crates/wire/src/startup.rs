@@ -15,7 +15,7 @@ const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 
-/// What a connection begins with.
+/// First packet of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstPacket {
     /// A session is wanted.
@@ -24,13 +24,13 @@ pub enum FirstPacket {
     Ssl,
     /// GSSAPI encryption is wanted; answered by one byte.
     Gss,
-    /// What this backend runs is to be cancelled.
+    /// Cancels the statement that this backend runs.
     Cancel(CancelRequest),
     /// A protocol that is not spoken here: major and minor number.
     Unsupported(u16, u16),
 }
 
-/// Which backend to disturb, and the secret that allows it.
+/// Backend to cancel, and the secret that allows it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CancelRequest {
     /// The backend's process, as BackendKeyData said.
@@ -64,19 +64,20 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// Minor number of the protocol that is spoken with it: what it would like, as far as that is known here.
+    /// Minor number of the protocol that is spoken with it: the requested one, as far as it is known here.
     pub fn spoken(&self) -> u16 {
         self.minor.min(NEWEST_MINOR)
     }
 
-    /// The client must be told what is spoken here: it would like something newer, or something that is not known
-    /// (`ProcessStartupPacket` in `backend_startup.c` of PostgreSQL 18).
+    /// True if the client needs a NegotiateProtocolVersion: it requests something newer, or something that is
+    /// not known (`ProcessStartupPacket` in `backend_startup.c` of PostgreSQL 18).
     pub fn needs_negotiation(&self) -> bool {
         self.minor > NEWEST_MINOR || !self.unknown.is_empty()
     }
 
-    /// What kind of replication connection is wanted, if one is, as a server reads it (`ProcessStartupPacket` in `postmaster.c`):
-    /// `database`, or a boolean. Of several the last one says whether; and who has said `database` once has said it for good.
+    /// Kind of replication connection, if one is wanted, as a server reads it (`ProcessStartupPacket` in
+    /// `postmaster.c`): `database`, or a boolean. If it occurs several times, the last one decides whether;
+    /// and once `database` was given it stays.
     ///
     /// Errors: the value, if it is neither.
     pub fn replication(&self) -> Result<Option<Replication>, &str> {
@@ -93,12 +94,12 @@ impl Startup {
     }
 }
 
-/// What a replication connection is for.
+/// Purpose of a replication connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// `replication=true`: the server's log, and base backups. It runs no SQL.
+    /// `replication=true`: the server's WAL, and base backups. Runs no SQL.
     Physical,
-    /// `replication=database`: what is decoded of one database, and SQL there.
+    /// `replication=database`: the decoded changes of one database, and SQL there.
     Logical,
 }
 
@@ -168,8 +169,9 @@ fn startup(minor: u16, body: &[u8]) -> Result<Startup, Malformed> {
     Ok(startup)
 }
 
-/// The name of a role or database as a server takes it (`ProcessStartupPacket` in `postmaster.c`): of one that is longer than its
-/// names are, so many bytes. Half a character at the end makes it a name that nobody has.
+/// The name of a role or database as a server takes it (`ProcessStartupPacket` in `postmaster.c`): a name
+/// that is longer than the server's names is cut to their length in bytes. Half a character at the end makes
+/// it a name that no role or database has.
 fn cut(name: String) -> String {
     match name.as_bytes().get(..NAME_BYTES) {
         Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),

@@ -1,7 +1,7 @@
-//! The first byte of each message: what clients send, and what servers answer (PostgreSQL's documentation, "Message
-//! Formats").
+//! The first byte of each message: requests of clients, and answers of servers (PostgreSQL's documentation,
+//! "Message Formats").
 
-/// What a client sends.
+/// Tags of client messages.
 pub mod front {
     #![expect(missing_docs, reason = "each is the message of that name in PostgreSQL's documentation")]
 
@@ -22,7 +22,7 @@ pub mod front {
     pub const TERMINATE: u8 = b'X';
 }
 
-/// What a server answers.
+/// Tags of server messages.
 pub mod back {
     #![expect(missing_docs, reason = "each is the message of that name in PostgreSQL's documentation")]
 

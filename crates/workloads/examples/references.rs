@@ -12,7 +12,7 @@ use testkit::Scratch;
 use workloads::check::{Outcome, check};
 use workloads::histories::{Isolation, Workload, record, set_up};
 
-/// How many transactions a file holds.
+/// Number of transactions of a file.
 const TRANSACTIONS: u64 = 1200;
 
 #[tokio::main(flavor = "current_thread")]

@@ -16,7 +16,7 @@ const UPDATE: &str = "UPDATE allupdates SET n = n + 1 WHERE id = $1";
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// How many rows each client has
+    /// Number of rows of each client
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(i64).range(1..=10_000_000))]
     pub rows: i64,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -25,8 +25,8 @@ pub struct Options {
 }
 
 const EXAMPLES: &str = "\
-It drops and makes the table allupdates at the address, loads it, runs, and looks whether each acknowledged update is there,
-once; if not, the exit code is 1.
+The command drops and creates the table allupdates at the address, loads it, runs, and checks that each acknowledged
+update was applied once; if not, the exit code is 1.
 
 Examples:
   consort bench allupdates --url postgres://postgres@127.0.0.1:6432/postgres --clients 16 --time 30s";

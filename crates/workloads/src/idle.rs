@@ -17,10 +17,10 @@ const AT_ONCE: u32 = 20;
 /// Arguments of `idle`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The ways that are compared.
+    /// Compared addresses.
     #[command(flatten)]
     pub addresses: Addresses,
-    /// How many clients
+    /// Number of clients
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     pub clients: u32,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -31,20 +31,20 @@ pub struct Options {
 /// The memory of one proxy and its children: resident, in KiB (`VmRSS` of `/proc/PID/status`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// Which proxy.
+    /// Name of the proxy.
     pub way: String,
     /// Before the first client of this run.
     pub before_kib: u64,
     /// While all of them wait.
     pub with_clients_kib: u64,
-    /// How many they were.
+    /// Number of clients.
     pub clients: u32,
-    /// Why there are no figures.
+    /// Reason why there are no figures.
     pub problem: Option<String>,
 }
 
 impl Memory {
-    /// What one client adds, in KiB.
+    /// Memory that one client adds, in KiB.
     #[must_use]
     pub fn per_client_kib(&self) -> f64 {
         load_clients::share::ratio(
@@ -75,7 +75,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
 /// A program or an address cannot be used at all; a proxy that cannot take the clients is only noted.
 pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) -> Result<Vec<Memory>, Error> {
     let mut figures = Vec::new();
-    // Where each client has a server connection of its own it is the servers that bound how many there can be.
+    // With a server connection for each client, the servers bound the number of clients.
     for way in options.addresses.open(options.clients, &[Pooling::Transaction]).await? {
         let Some(pid) = way.pid else { continue };
         if stop.was_asked() {

@@ -27,25 +27,26 @@ use load_clients::{mix, progress, session, stop, table};
 /// The subcommands of `consort bench`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Look for stale reads and for reads that go backwards, of hot rows, beside reads of a cold table
+    /// Detect stale reads and reads that go backwards, on hot rows, alongside reads of a cold table
     Stale(stale::Options),
-    /// Run pgbench, log-ins, COPY or large rows through proxies, through PgBouncer and directly, in turns: what each costs
+    /// Measure the overhead of proxies: pgbench, log-ins, COPY or large rows, compared with PgBouncer and
+    /// direct access
     Overhead(overhead::Options),
-    /// Connect many clients that do nothing, through a proxy and through PgBouncer: the memory of each
+    /// Measure the memory of idle clients, through a proxy and through PgBouncer
     Idle(idle::Options),
-    /// Run the demo's mix of bank and catalogue and count what is stale, backwards or wrong
+    /// Run the demo's mix of bank and catalogue, and count stale, backwards and wrong reads
     Mix(mix::Options),
-    /// Run list-append transactions and judge what the clients saw under every consistency model
+    /// Run list-append transactions, and check the history against every consistency model
     Histories(histories::Options),
-    /// Run TPC-C: five transactions on nine tables, and the twelve consistency conditions
+    /// Run TPC-C: five transactions on nine tables, and check the twelve consistency conditions
     Tpcc(tpcc::Options),
-    /// Run the CH-benCHmark: TPC-C, and beside it TPC-H's 22 queries of the same tables
+    /// Run the CH-benCHmark: TPC-C, alongside TPC-H's 22 queries of the same tables
     Chbench(chbench::Options),
-    /// Run YCSB: single reads, updates, inserts and scans by Zipf's law
+    /// Run YCSB: single reads, updates, inserts and scans with Zipfian keys
     Ycsb(ycsb::Options),
-    /// Run TPC-B: transfers, and the sums that agree at the end
+    /// Run TPC-B: transfers, and check their sums
     Tpcb(tpcb::Options),
-    /// Run TPC-W: a bookshop's fourteen interactions, by browsers that think
+    /// Run TPC-W: fourteen interactions of a bookshop, by emulated browsers with think time
     Tpcw(tpcw::Options),
     /// Run AllUpdates: transactions of one update that conflict with nothing
     Allupdates(all_updates::Options),
@@ -70,7 +71,7 @@ impl Command {
     }
 }
 
-/// Why there is no result.
+/// Error of a run without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A server or proxy did not do what the run needs.
@@ -87,14 +88,14 @@ pub enum Error {
     Program {
         /// The program.
         name: String,
-        /// What it said.
+        /// The error's text.
         problem: String,
     },
     /// Addresses that do not go together.
     #[error("each --url needs a --proxy-pid and a --name of its own")]
     Unpaired,
     /// Only workloads have such a report.
-    #[error("that is no workload of a specification")]
+    #[error("not a workload of a specification")]
     NoWorkload,
     /// A file cannot be opened or written.
     #[error("{0}: {1}")]

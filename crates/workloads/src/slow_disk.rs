@@ -51,7 +51,7 @@ impl SlowDisk {
         Ok(slow)
     }
 
-    /// What the environment of a program must hold for its disk to be slow.
+    /// Environment variables that make a program's disk slow.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.display().to_string();

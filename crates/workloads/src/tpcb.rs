@@ -39,10 +39,10 @@ const HISTORY: &str =
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// How many branches, each with 10 tellers and 100,000 accounts (about 15 MB each)
+    /// Number of branches, each with 10 tellers and 100,000 accounts (about 15 MB each)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=20_000))]
     pub scale: i32,
-    /// Divide the accounts of a branch by this: for trials, not for figures
+    /// Divisor for the accounts of a branch: for trials, not for measurements
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=1000))]
     pub shrink: i32,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -55,8 +55,8 @@ const TOUCHES: Touches =
     Touches { reads: "", writes: "tpcb_accounts, tpcb_tellers, tpcb_branches, tpcb_history" };
 
 const EXAMPLES: &str = "\
-It drops and makes the tables tpcb_* at the address, loads them, runs, and looks whether accounts, tellers, branches and
-history agree; if not, the exit code is 1.
+The command drops and creates the tables tpcb_* at the address, loads them, runs, and checks that accounts, tellers,
+branches and history agree; if not, the exit code is 1.
 
 Examples:
   consort bench tpcb --url postgres://postgres@127.0.0.1:6432/postgres --scale 10 --time 60s";
@@ -194,7 +194,7 @@ impl Workload for Tpcb {
             agree("branches", "every branch is the sum of its history", "tpcb_branches", "bid", "bbalance"),
             Check::query(
                 "sums",
-                "accounts, tellers, branches and history have one sum",
+                "accounts, tellers, branches and history have equal sums",
                 "SELECT * FROM (SELECT (SELECT sum(abalance) FROM tpcb_accounts) AS accounts, \
                  (SELECT sum(tbalance) FROM tpcb_tellers) AS tellers, \
                  (SELECT sum(bbalance) FROM tpcb_branches) AS branches, \

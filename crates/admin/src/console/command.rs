@@ -1,8 +1,8 @@
-//! What changes something or takes its time: how it is written, and what it is.
+//! Syntax and meaning of commands that change state or take time.
 
 use super::{Change, Command, Shutdown};
 
-/// The command that a text is; `None`: none.
+/// Returns the command that a text contains, if any.
 pub(super) fn read(text: &str) -> Option<Command> {
     let words = words(text);
     let upper: Vec<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
@@ -54,7 +54,7 @@ fn setting(text: &str) -> Option<Command> {
     (!key.is_empty()).then(|| Command::Set { key: key.to_owned(), value })
 }
 
-/// The words of a command; what stands between double quotes is one.
+/// Returns the words of a command; text between double quotes is one.
 fn words(text: &str) -> Vec<String> {
     let (mut words, mut rest) = (Vec::new(), text.trim_start());
     while !rest.is_empty() {
@@ -71,7 +71,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// What stands before the closing quote, and what behind it; two of them are one of the name.
+/// Splits the text at the closing quote; a doubled quote is part of the name.
 fn until_quote(text: &str) -> (String, &str) {
     let (mut name, mut rest) = (String::new(), text);
     while let Some(end) = rest.find('"') {

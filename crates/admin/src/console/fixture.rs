@@ -1,4 +1,4 @@
-//! A node's state with one of everything: for tests of what shows it.
+//! Fixture for tests: a node's state with one of everything.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,11 +14,11 @@ use config::Config;
 
 /// A node's state with one of everything.
 pub(crate) struct Fixture {
-    /// Small, with one of each list.
+    /// Small configuration, with one of each list.
     pub(crate) config: Config,
 }
 
-/// The state.
+/// Returns the fixture.
 pub(crate) fn fixture() -> Fixture {
     let text = "auth_type = \"trust\"\nmax_clients = 7\nstats_users = [\"eye\"]\n[primary]\nhost = \"db1\"\n";
     let said = "[database.shop]\npool_mode = \"transaction\"\npool_size = 3\nmax_db_connections = 5\n\

@@ -1,12 +1,13 @@
-//! `SHOW CLIENTS`: who is connected, and what each does.
+//! `SHOW CLIENTS`: connected clients, and their state.
 
 use super::time::utc;
 use super::view::{Client, ClientState, View};
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show = Show { name: "CLIENTS", meaning: "who is connected, and what each does", rows };
+pub(super) const SHOW: Show = Show { name: "CLIENTS", meaning: "client connections and their state", rows };
 
-/// PgBouncer's columns, and two of ours after them: why a client keeps its connection, and the process number that it was told; which `SHOW SERVERS` shares.
+/// PgBouncer's columns, and two of Consort's after them: the reason why a client is pinned, and the process
+/// number that was reported to the client, which `SHOW SERVERS` shares.
 pub(super) const COLUMNS: &[Column] = &[
     text("type"),
     text("user"),

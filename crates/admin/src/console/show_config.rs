@@ -1,11 +1,11 @@
-//! `SHOW CONFIG`: every global key, what it is now, its default, and whether RELOAD takes it over.
+//! `SHOW CONFIG`: every global key with its value, its default, and true if RELOAD applies it.
 
 use super::view::View;
 use super::{Column, Show, Table, text, value};
 use config::keys::{ALIASES, shown_default};
 
 pub(super) const SHOW: Show =
-    Show { name: "CONFIG", meaning: "every setting with the value that counts now, and its default", rows };
+    Show { name: "CONFIG", meaning: "settings with their current and default values", rows };
 
 /// PgBouncer's columns.
 const COLUMNS: &[Column] = &[text("key"), text("value"), text("default"), text("changeable")];
@@ -15,7 +15,7 @@ fn rows(view: &dyn View) -> Table {
         let changeable = if key.reloads { "yes" } else { "no" };
         vec![value(key.name), value(written), Some(shown_default(key)), value(changeable)]
     };
-    // What has another name in PgBouncer is there under that as well.
+    // A setting with another name in PgBouncer has a row under that name as well.
     let alias = |(alias, name): &(&'static str, &'static str)| {
         let (key, written) = view.config().shown().find(|(key, _)| key.name == *name)?;
         let mut row = row((key, written));

@@ -1,10 +1,9 @@
-//! `SHOW DATABASES`: databases that are known, where they are, and how many connections serve each.
+//! `SHOW DATABASES`: known databases, their servers, and the number of connections of each.
 
 use super::view::View;
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show =
-    Show { name: "DATABASES", meaning: "databases that are known, and where they are", rows };
+pub(super) const SHOW: Show = Show { name: "DATABASES", meaning: "databases and their servers", rows };
 
 /// PgBouncer's columns. A limit of 0 is none.
 const COLUMNS: &[Column] = &[
@@ -31,7 +30,7 @@ fn rows(view: &dyn View) -> Table {
     let config = view.config();
     let (pools, clients) = (config.pools(), view.clients());
     let row = |database: super::view::Database| {
-        // What holds for a user of whom nothing is said.
+        // The setting for a user without an entry of its own.
         let pooling = pools.of(&database.name, "");
         let is_there = |client: &&super::view::Client| client.entered && client.database == database.name;
         let clients = clients.iter().filter(is_there).count();

@@ -1,10 +1,13 @@
-//! `SHOW DOUBTS`: commits that may or may not be visible at the primary; what they touch is read there.
+//! `SHOW IN_FLIGHT`: commits that may or may not be visible at the primary. Reads of their tables stay there.
 
 use super::view::{Doubt, View};
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show =
-    Show { name: "DOUBTS", meaning: "commits that may or may not be visible yet", rows };
+pub(super) const SHOW: Show = Show {
+    name: "IN_FLIGHT",
+    meaning: "in-flight write sets: commits that may or may not be visible yet",
+    rows,
+};
 
 const COLUMNS: &[Column] = &[number("id"), text("database"), text("state"), text("footprint")];
 

@@ -1,4 +1,4 @@
-//! `SHOW LISTS`: how many there are of what the other commands list.
+//! `SHOW LISTS`: the number of items that the other commands list.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::view::View;
 use super::{Column, Show, Table, number, text, value};
 
 pub(super) const SHOW: Show =
-    Show { name: "LISTS", meaning: "how many databases, users, clients ... there are", rows };
+    Show { name: "LISTS", meaning: "counts of databases, users, clients, ..", rows };
 
 /// PgBouncer's columns.
 const COLUMNS: &[Column] = &[text("list"), number("items")];
@@ -16,7 +16,8 @@ fn rows(view: &dyn View) -> Table {
     let of_clients = clients.iter().map(|client| (&client.database, &client.user));
     let of_servers = servers.iter().map(|server| (&server.database, &server.user));
     let pools: BTreeSet<_> = of_clients.chain(of_servers).collect();
-    // There are no peers, nothing is kept for those who are gone, and names are looked up anew for each connection.
+    // There are no peers, no entries of disconnected clients, and names are resolved again for each
+    // connection.
     let lists = [
         ("databases", view.databases().len()),
         ("users", view.users().len()),

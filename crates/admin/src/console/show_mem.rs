@@ -1,11 +1,11 @@
-//! `SHOW MEM`: what is kept in memory for whoever comes next.
+//! `SHOW MEM`: memory that is kept for reuse.
 
 use super::view::{Memory, View};
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show = Show { name: "MEM", meaning: "what is kept in memory for the next one", rows };
+pub(super) const SHOW: Show = Show { name: "MEM", meaning: "memory of internal caches", rows };
 
-/// PgBouncer's columns: the bytes of one, how many are used, how many are free, and the bytes of all.
+/// PgBouncer's columns: bytes of one entry, number of used and of free entries, and bytes of all.
 const COLUMNS: &[Column] =
     &[text("name"), number("size"), number("used"), number("free"), number("memtotal")];
 

@@ -1,5 +1,6 @@
-//! What PgBouncer has and Consort has none of: peers (cancel requests find their statement wherever it runs), and a cache of
-//! names (they are looked up anew for each connection). PgBouncer's columns, without rows.
+//! PgBouncer's views without a counterpart in Consort: peers (cancel requests find their statement wherever
+//! it runs), and a cache of names (they are resolved again for each connection). PgBouncer's columns, without
+//! rows.
 
 use super::view::View;
 use super::{Column, Show, Table, number, text};
@@ -7,16 +8,10 @@ use super::{Column, Show, Table, number, text};
 pub(super) const PEERS: Show = Show { name: "PEERS", meaning: "none: Consort has no peers", rows: peers };
 pub(super) const PEER_POOLS: Show =
     Show { name: "PEER_POOLS", meaning: "none: Consort has no peers", rows: peer_pools };
-pub(super) const DNS_HOSTS: Show = Show {
-    name: "DNS_HOSTS",
-    meaning: "none: names are looked up anew for each connection",
-    rows: dns_hosts,
-};
-pub(super) const DNS_ZONES: Show = Show {
-    name: "DNS_ZONES",
-    meaning: "none: names are looked up anew for each connection",
-    rows: dns_zones,
-};
+pub(super) const DNS_HOSTS: Show =
+    Show { name: "DNS_HOSTS", meaning: "none: host names are resolved for each connection", rows: dns_hosts };
+pub(super) const DNS_ZONES: Show =
+    Show { name: "DNS_ZONES", meaning: "none: host names are resolved for each connection", rows: dns_zones };
 
 const PEERS_COLUMNS: &[Column] = &[number("peer_id"), text("host"), number("port"), number("pool_size")];
 const PEER_POOLS_COLUMNS: &[Column] = &[

@@ -7,7 +7,7 @@ use super::view::{ClientState, View};
 use super::{Column, Show, Table, number, text, value};
 
 pub(super) const SHOW: Show =
-    Show { name: "POOLS", meaning: "clients and connections by database and role", rows };
+    Show { name: "POOLS", meaning: "clients and server connections by database and role", rows };
 
 /// PgBouncer's columns.
 const COLUMNS: &[Column] = &[

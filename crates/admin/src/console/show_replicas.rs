@@ -1,15 +1,12 @@
-//! `SHOW REPLICAS`: the nodes, how far each has come, what it served, and why it does not serve.
+//! `SHOW REPLICAS`: the nodes with their positions, their served reads, and the reason if one does not serve.
 
 use history::Lsn;
 
 use super::view::{Node, Role, View};
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show = Show {
-    name: "REPLICAS",
-    meaning: "the nodes: how far each has come, what it served, why it does not",
-    rows,
-};
+pub(super) const SHOW: Show =
+    Show { name: "REPLICAS", meaning: "nodes: position, lag, reads, and why a node does not serve", rows };
 
 const COLUMNS: &[Column] = &[
     text("name"),
@@ -35,7 +32,7 @@ fn rows(view: &dyn View) -> Table {
     Table { columns: COLUMNS, rows: nodes.into_iter().map(|node| row(node, written)).collect() }
 }
 
-/// `written` is how far the primary's own log has come: lag is counted from there.
+/// `written` is the end of the primary's own WAL: lag is counted from there.
 fn row(node: Node, written: Option<Lsn>) -> Vec<Option<String>> {
     let role = match node.role {
         Role::Primary => "primary",

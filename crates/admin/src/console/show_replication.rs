@@ -1,15 +1,12 @@
-//! `SHOW FEEDS`: the replicas that Consort feeds, database by database: what is done, how far each has come, what it lacks.
+//! `SHOW REPLICATION`: the logical replicas, database by database: state, position, and pending commits.
 
 use replica_apply::clone::Progress;
 
 use super::view::{Feed, View};
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show = Show {
-    name: "FEEDS",
-    meaning: "the replicas that Consort feeds, database by database: how far each has come",
-    rows,
-};
+pub(super) const SHOW: Show =
+    Show { name: "REPLICATION", meaning: "logical replicas by database: state and progress", rows };
 
 const COLUMNS: &[Column] = &[
     text("name"),

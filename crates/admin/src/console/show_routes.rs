@@ -1,4 +1,4 @@
-//! `SHOW ROUTES`: statements by shape: where they ran, why, how often and how long.
+//! `SHOW ROUTES`: statements by shape: route, reason, count and duration.
 
 use super::view::{Route, View};
 use super::{Column, Show, Table, number, text, value};

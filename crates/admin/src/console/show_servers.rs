@@ -1,4 +1,5 @@
-//! `SHOW SERVERS`: connections to the nodes, and which client uses each. `application_name` holds the node's name.
+//! `SHOW SERVERS`: connections to the nodes, with the client of each. `application_name` holds the node's
+//! name.
 
 use super::show_clients::COLUMNS;
 use super::time::utc;
@@ -6,7 +7,7 @@ use super::view::{Server, View};
 use super::{Show, Table, value};
 
 pub(super) const SHOW: Show =
-    Show { name: "SERVERS", meaning: "connections to the nodes, and who uses each", rows };
+    Show { name: "SERVERS", meaning: "connections to the nodes and their clients", rows };
 
 pub(super) fn rows(view: &dyn View) -> Table {
     Table { columns: COLUMNS, rows: view.servers().into_iter().map(row).collect() }

@@ -1,10 +1,10 @@
-//! `SHOW SLOTS`: replication slots at the primary, what they keep, and what is wrong with them.
+//! `SHOW SLOTS`: replication slots at the primary, the WAL that they keep, and their faults.
 
 use super::view::{Slot, View};
 use super::{Column, Show, Table, number, text, value};
 
 pub(super) const SHOW: Show =
-    Show { name: "SLOTS", meaning: "replication slots at the primary, and what is wrong with them", rows };
+    Show { name: "SLOTS", meaning: "replication slots at the primary and their faults", rows };
 
 const COLUMNS: &[Column] = &[
     text("slot"),

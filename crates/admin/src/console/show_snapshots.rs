@@ -1,12 +1,13 @@
-//! `SHOW GAUGES`: looks at the primary, how they settled, and how far each database's log has been decoded.
+//! `SHOW SNAPSHOTS`: snapshot probes of the primary, how they settled, and the decoded WAL position of each
+//! database.
 
 use super::view::{GaugedDatabase, View};
 use super::{Column, Show, Table, number, text, value};
 
 pub(super) const SHOW: Show =
-    Show { name: "GAUGES", meaning: "looks at the primary, and how far its log has been decoded", rows };
+    Show { name: "SNAPSHOTS", meaning: "snapshot probes of the primary, and the decoded WAL position", rows };
 
-/// The first columns are the database's; the counts behind them are the primary's, the same in each row.
+/// The first columns are the database's; the counts after them are the primary's, the same in each row.
 const COLUMNS: &[Column] = &[
     text("database"),
     number("settled_gauge"),

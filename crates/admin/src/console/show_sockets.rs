@@ -5,8 +5,11 @@ use super::{Column, Show, Table, show_clients, show_servers};
 
 pub(super) const SHOW: Show =
     Show { name: "SOCKETS", meaning: "SHOW CLIENTS and SHOW SERVERS in one list", rows: all };
-pub(super) const ACTIVE: Show =
-    Show { name: "ACTIVE_SOCKETS", meaning: "the same, of those that run something", rows: active };
+pub(super) const ACTIVE: Show = Show {
+    name: "ACTIVE_SOCKETS",
+    meaning: "SHOW SOCKETS of connections that run a statement",
+    rows: active,
+};
 
 fn all(view: &dyn View) -> Table {
     let (clients, servers) = (show_clients::rows(view), show_servers::rows(view));

@@ -1,10 +1,9 @@
-//! `SHOW STATE`: whether new transactions are let through.
+//! `SHOW STATE`: active, paused or suspended.
 
 use super::view::{State, View};
 use super::{Column, Show, Table, text, value};
 
-pub(super) const SHOW: Show =
-    Show { name: "STATE", meaning: "whether PAUSE or SUSPEND holds everybody", rows };
+pub(super) const SHOW: Show = Show { name: "STATE", meaning: "state of PAUSE and SUSPEND", rows };
 
 /// PgBouncer's columns.
 const COLUMNS: &[Column] = &[text("key"), text("value")];

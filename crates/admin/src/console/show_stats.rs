@@ -1,16 +1,16 @@
-//! `SHOW STATS` and its parts: what went through, by database: since the start, and a second in the last full period; and
+//! `SHOW STATS` and its parts: traffic by database, since the start, and per second in the last full period.
 //! `SHOW TOTALS`: the same of all databases together.
 
 use super::view::{Counts, Traffic, View};
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show = Show { name: "STATS", meaning: "what went through, by database", rows };
+pub(super) const SHOW: Show = Show { name: "STATS", meaning: "traffic by database", rows };
 pub(super) const TOTALS_OF_EACH: Show =
-    Show { name: "STATS_TOTALS", meaning: "of SHOW STATS, what went through since the start", rows: totals };
+    Show { name: "STATS_TOTALS", meaning: "the totals of SHOW STATS, since the start", rows: totals };
 pub(super) const AVERAGES: Show =
-    Show { name: "STATS_AVERAGES", meaning: "of SHOW STATS, the averages of a second", rows: averages };
+    Show { name: "STATS_AVERAGES", meaning: "the averages of SHOW STATS, per second", rows: averages };
 pub(super) const TOTALS: Show =
-    Show { name: "TOTALS", meaning: "SHOW STATS of all databases together", rows: of_all };
+    Show { name: "TOTALS", meaning: "traffic of all databases together", rows: of_all };
 
 /// PgBouncer's columns. Times are microseconds; averages of times are for one transaction or statement.
 const COLUMNS: &[Column] = &[
@@ -38,7 +38,7 @@ const COLUMNS: &[Column] = &[
     number("avg_server_parse_count"),
     number("avg_bind_count"),
 ];
-/// Those of its halves, which PgBouncer does not name alike.
+/// Columns of its halves, which PgBouncer names differently.
 const OF_TOTALS: &[Column] = &[
     text("database"),
     number("server_assignment_count"),

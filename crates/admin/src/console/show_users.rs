@@ -1,11 +1,12 @@
-//! `SHOW USERS`: the roles that are known, what is said of each, and what each has.
+//! `SHOW USERS`: the known roles, with their settings and counts.
 
 use super::view::View;
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show = Show { name: "USERS", meaning: "the roles that are known", rows };
+pub(super) const SHOW: Show = Show { name: "USERS", meaning: "roles and their limits", rows };
 
-/// PgBouncer's columns. What is not said of a role is NULL in the first ones; a limit of 0 is none.
+/// PgBouncer's columns. A value without a setting for the role is NULL in the first ones; a limit of 0 is
+/// none.
 const COLUMNS: &[Column] = &[
     text("name"),
     number("pool_size"),

@@ -1,9 +1,9 @@
-//! `SHOW VERIFY`: how far VERIFY has come, if one runs.
+//! `SHOW VERIFY`: progress of VERIFY, if one runs.
 
 use super::view::{Verifying, View};
 use super::{Column, Show, Table, number, text, value};
 
-pub(super) const SHOW: Show = Show { name: "VERIFY", meaning: "how far VERIFY has come, if one runs", rows };
+pub(super) const SHOW: Show = Show { name: "VERIFY", meaning: "progress of a running VERIFY", rows };
 
 const COLUMNS: &[Column] =
     &[text("database"), text("step"), number("tables_done"), number("tables"), text("table")];

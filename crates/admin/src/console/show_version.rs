@@ -1,9 +1,9 @@
-//! `SHOW VERSION`: which Consort this is.
+//! `SHOW VERSION`: the version of this Consort.
 
 use super::view::View;
 use super::{Column, Show, Table, text, value};
 
-pub(super) const SHOW: Show = Show { name: "VERSION", meaning: "which Consort this is", rows };
+pub(super) const SHOW: Show = Show { name: "VERSION", meaning: "version of Consort", rows };
 
 const COLUMNS: &[Column] = &[text("version")];
 

@@ -130,7 +130,7 @@ fn what_there_is_none_of() {
 #[test]
 fn show_feeds() {
     assert_eq!(
-        shown("SHOW FEEDS"),
+        shown("SHOW REPLICATION"),
         [
             "name=replica1 host=db3 port=5432 database=shop state=feeding version=7 newest_version=9 lag_ms=12 \
           pending_commits=2 pending_bytes=300 pending_file_bytes=200 catch_up_left_ms=25 waited_for_readers_ms=40 \
@@ -243,7 +243,7 @@ fn show_routes() {
 #[test]
 fn show_doubts() {
     assert_eq!(
-        shown("SHOW DOUBTS"),
+        shown("SHOW IN_FLIGHT"),
         [
             "id=4 database=shop state=open footprint=everything",
             "database=shop state=unknown footprint=everything"
@@ -266,13 +266,22 @@ fn show_slots() {
 
 #[test]
 fn show_lead() {
-    assert_eq!(shown("SHOW LEAD"), ["leads=0 led_by=process 9 at the primary lease_ms=0 serves=0"]);
+    assert_eq!(shown("SHOW LEADER"), ["leads=0 led_by=process 9 at the primary lease_ms=0 serves=0"]);
+}
+
+#[test]
+fn former_show_names_answer() {
+    for (former, name) in
+        [("GAUGES", "SNAPSHOTS"), ("DOUBTS", "IN_FLIGHT"), ("FEEDS", "REPLICATION"), ("LEAD", "LEADER")]
+    {
+        assert_eq!(shown(&format!("SHOW {former}")), shown(&format!("SHOW {name}")));
+    }
 }
 
 #[test]
 fn show_gauges() {
     assert_eq!(
-        shown("SHOW GAUGES"),
+        shown("SHOW SNAPSHOTS"),
         ["database=shop settled_gauge=9 settled_lsn=0/320 why_not_serving=no slot slot_retained_bytes=4096 \
           slot_remaining_bytes=1024 sent=12 lost=0 void=0 \
           settled_quick=10 settled_by_lsn=0 writers=through-consort paused=1"]
@@ -346,7 +355,10 @@ fn what_is_done_with_a_replica_names_one() {
         reply => panic!("{text}: {reply:?}"),
     };
     let unknown = refused("PAUSE REPLICA \"my replica\"", Rights::Command);
-    assert_eq!((unknown.sqlstate, unknown.message.as_str()), ("42704", "there is no replica \"my replica\""));
+    assert_eq!(
+        (unknown.sqlstate, unknown.message.as_str()),
+        ("42704", "replica \"my replica\" does not exist")
+    );
     assert_eq!(unknown.hint, "Consort feeds replica1.");
     assert_eq!(refused("REBUILD REPLICA standby1", Rights::Command).sqlstate, "42809");
     assert_eq!(refused("REBUILD REPLICA replica1", Rights::Look).sqlstate, "42501");

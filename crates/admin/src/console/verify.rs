@@ -1,4 +1,4 @@
-//! `VERIFY`: what was found when replicas were compared with the primary, table by table.
+//! `VERIFY`: results of a comparison of replicas with the primary, table by table.
 
 use super::{Column, Table, number, text, value};
 
@@ -12,23 +12,23 @@ const COLUMNS: &[Column] = &[
     text("first_key"),
 ];
 
-/// What was found.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The same rows.
+    /// Equal rows.
     Equal,
-    /// Other rows, or another table.
+    /// Different rows, or another table.
     Differs,
-    /// It differed, was repaired, and has the same rows now.
+    /// The rows differed, were repaired, and are equal now.
     Repaired,
-    /// It is not compared, by its nature.
+    /// The kind of table is never compared.
     LeftOut,
-    /// It could not be compared now.
+    /// The table could not be compared now.
     Unreached,
 }
 
 impl State {
-    /// For people and programs.
+    /// Name in results, for readers and programs.
     pub fn name(self) -> &'static str {
         match self {
             State::Equal => "equal",
@@ -47,19 +47,19 @@ pub struct Line {
     pub node: String,
     /// The database.
     pub database: String,
-    /// The table; nothing: all of them.
+    /// Table name. `None`: all tables.
     pub table: Option<String>,
-    /// Its rows at the primary.
+    /// Number of its rows at the primary.
     pub rows: Option<u64>,
-    /// What was found.
+    /// Result of the comparison.
     pub state: State,
-    /// How it differs, or why it was not compared.
+    /// Difference, or the reason why it was not compared.
     pub what: Option<String>,
-    /// The first row that differs.
+    /// Key of the first row that differs.
     pub first_key: Option<String>,
 }
 
-/// The answer.
+/// Returns the answer of the console.
 pub fn table(lines: Vec<Line>) -> Table {
     Table { columns: COLUMNS, rows: lines.into_iter().map(row).collect() }
 }

@@ -1,4 +1,4 @@
-//! What the console and the metrics see of the node: plain rows, made when somebody asks.
+//! The node's state as the console and the metrics see it: plain rows, made on request.
 
 pub use counters::Counts;
 use std::collections::BTreeMap;
@@ -12,99 +12,99 @@ use scheduler::Kind;
 
 use config::Config;
 
-/// The node's state, as far as it is shown. Everything is made when it is asked for; nothing here is on a statement's
+/// The node's state, as far as it is shown. Every part is made on request; nothing here is on a statement's
 /// path.
 pub trait View {
-    /// The configuration that counts now.
+    /// Current configuration.
     fn config(&self) -> &Config;
-    /// Who is connected.
+    /// Connected clients.
     fn clients(&self) -> Vec<Client>;
     /// Connections to the nodes that serve clients.
     fn servers(&self) -> Vec<Server>;
-    /// Databases that are known: followed ones and those that a client uses.
+    /// Known databases: followed ones and those that a client uses.
     fn databases(&self) -> Vec<Database>;
-    /// What went through, by database.
+    /// Traffic by database.
     fn traffic(&self) -> Vec<Traffic>;
-    /// The primary, then the standbys, then the replicas that Consort feeds.
+    /// The primary, then the standbys, then the logical replicas.
     fn nodes(&self) -> Vec<Node>;
     /// Statements by shape, the most frequent first.
     fn routes(&self) -> Vec<Route>;
     /// Commits that may or may not be visible.
     fn doubts(&self) -> Vec<Doubt>;
-    /// Looks at the primary.
+    /// Snapshot probes of the primary.
     fn gauges(&self) -> Gauges;
-    /// The replicas that Consort feeds, database by database.
+    /// The logical replicas, database by database.
     fn feeds(&self) -> Vec<Feed>;
-    /// Whether requests are let through.
+    /// State of request processing: running, paused, or suspended.
     fn state(&self) -> State;
-    /// What memory is kept for.
+    /// Memory by purpose.
     fn memory(&self) -> Vec<Memory>;
-    /// What VERIFY does, if one runs.
+    /// Progress of VERIFY, if one runs.
     fn verifying(&self) -> Option<Verifying>;
-    /// What slots keep at the primary.
+    /// Replication slots at the primary.
     fn slots(&self) -> Vec<Slot>;
-    /// Who leads instead, if this Consort does not.
+    /// Address of the leader, if this Consort does not lead.
     fn led_by(&self) -> Option<String>;
-    /// Whether clients are let in.
+    /// Returns true if clients are admitted.
     fn serves(&self) -> bool;
-    /// Roles of the `auth_file`, or those that were seen if nobody is asked.
+    /// Roles of the `auth_file`, or the roles seen so far if there is none.
     fn users(&self) -> Vec<String>;
-    /// How many connections at the primary a role has, those that are being opened too.
+    /// Number of connections at the primary that a role has, including those that are being opened.
     fn connections_of(&self, user: &str) -> usize;
 }
 
-/// What a client does.
+/// State of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientState {
     /// A statement runs, or a transaction is open.
     Active,
     /// Nothing runs.
     Idle,
-    /// It waits for PAUSE to end, or for a connection.
+    /// Waiting for PAUSE to end, or for a connection.
     Waiting,
 }
 
 /// A client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// A number of its own.
+    /// Number of the client.
     pub id: u64,
-    /// It has logged in.
+    /// True once the client has logged in.
     pub entered: bool,
-    /// Its role.
+    /// Role of the client.
     pub user: String,
-    /// Its database.
+    /// Database of the client.
     pub database: String,
-    /// What it does.
+    /// Current state.
     pub state: ClientState,
-    /// Its host and port; `unix` and 0 on a socket.
+    /// Host and port of the client; `unix` and 0 on a socket.
     pub from: (String, u16),
-    /// Ours.
+    /// Host and port of Consort on this connection.
     pub to: (String, u16),
-    /// When it came, seconds since 1970.
+    /// Time of its connection, seconds since 1970.
     pub connected_unix_s: u64,
-    /// When its last request came, seconds since 1970.
+    /// Time of its last request, seconds since 1970.
     pub requested_unix_s: u64,
-    /// How long it has been waiting.
+    /// Time that it has been waiting.
     pub waited: Duration,
     /// The process of its backend at the primary.
     pub backend_pid: i32,
-    /// The TLS version and cipher, if it uses TLS.
+    /// TLS version and cipher, if the client uses TLS.
     pub tls: Option<String>,
-    /// Its `application_name`.
+    /// `application_name` of the client.
     pub application_name: String,
     /// Named statements that it has prepared.
     pub prepared: usize,
-    /// Why it keeps its connection at the primary, where clients share them.
+    /// Pin reason of its server connection, where clients share connections.
     pub keeps: Option<&'static str>,
-    /// The process number that it was told, with which it cancels; 0 as long as it logs in.
+    /// Process number that was reported to the client, with which it cancels; 0 during log-in.
     pub process_number: i32,
 }
 
 /// A connection to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// A number of its own.
+    /// Number of the connection.
     pub id: u64,
     /// The node's name.
     pub node: String,
@@ -116,81 +116,81 @@ pub struct Server {
     pub client: Option<u64>,
     /// The node's host and port.
     pub to: (String, u16),
-    /// When it was made, seconds since 1970.
+    /// Time of its creation, seconds since 1970.
     pub connected_unix_s: u64,
-    /// When it was last used, seconds since 1970.
+    /// Time of its last use, seconds since 1970.
     pub requested_unix_s: u64,
     /// The process at the node.
     pub backend_pid: i32,
-    /// It is closed when its client leaves it.
+    /// True if the connection is closed when its client leaves it.
     pub close_needed: bool,
-    /// Named statements that it knows, as far as they are counted: at the primary.
+    /// Number of prepared named statements, as far as they are counted: at the primary.
     pub prepared: usize,
 }
 
 /// A database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Database {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
-    /// Connections of clients to it at the primary, with those that are being opened, and those that nobody has just now.
+    /// Connections of clients to it at the primary, including those that are being opened and idle ones.
     pub connections: usize,
-    /// PAUSE holds it.
+    /// True during PAUSE of this database.
     pub paused: bool,
-    /// New clients are refused.
+    /// True if new clients are refused.
     pub disabled: bool,
-    /// Why its reads stay at the primary; nothing: they may leave.
+    /// Reason why its reads stay at the primary. `None`: they may be offloaded.
     pub not_serving: Option<String>,
 }
 
-/// What went through one database since the start, and a second in the last full period.
+/// Traffic of one database since the start, and per second in the last full period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// The database.
     pub database: String,
-    /// Since the start.
+    /// Counts since the start.
     pub total: Counts,
-    /// A second, in the last full period.
+    /// Counts per second, in the last full period.
     pub average: Counts,
 }
 
-/// Whether requests are let through.
+/// State of request processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// They are, but for databases that are paused alone.
+    /// Requests are processed, except in databases that are paused alone.
     Active,
     /// New transactions wait.
     Paused,
-    /// Everything waits.
+    /// All requests wait.
     Suspended,
 }
 
 /// Memory that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What for.
+    /// Purpose of the memory.
     pub name: &'static str,
-    /// Bytes of one.
+    /// Bytes of one entry.
     pub size: usize,
-    /// So many are used.
+    /// Number of used entries.
     pub used: usize,
-    /// So many are not.
+    /// Number of free entries.
     pub free: usize,
 }
 
-/// What a node is.
+/// Role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Writes go there.
+    /// The node of all writes.
     Primary,
-    /// Reads may go there; PostgreSQL feeds it.
+    /// A read node that replicates from the primary by PostgreSQL's streaming replication.
     Standby,
-    /// Reads may go there; Consort feeds it.
+    /// A logical replica: a read node that Consort feeds.
     Replica,
 }
 
 impl Role {
-    /// Of a node that reads may leave for.
+    /// Role of a node that reads are offloaded to.
     pub fn of(kind: Kind) -> Role {
         match kind {
             Kind::Standby => Role::Standby,
@@ -202,33 +202,33 @@ impl Role {
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// What it is.
+    /// Role of the node.
     pub role: Role,
     /// Host, or socket folder.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Its share against the others'.
+    /// Share of the reads, relative to the other nodes.
     pub weight: u32,
-    /// Why it does not serve; nothing: it does.
+    /// Reason why it does not serve. `None`: it serves.
     pub not_serving: Option<String>,
-    /// How far its log has been received (at the primary: written).
+    /// WAL position that it has received (at the primary: written).
     pub received: Option<Lsn>,
-    /// How far its log has been replayed (at the primary: written).
+    /// WAL position that it has replayed (at the primary: written).
     pub replayed: Option<Lsn>,
-    /// How long ago the primary's log ended where this node is; zero if nothing newer is known.
+    /// Lag: the time since the primary's WAL ended where this node is. Zero if nothing newer is known.
     pub lag: Option<Duration>,
-    /// Statements that run there now.
+    /// Number of statements that run there now.
     pub pending: u64,
-    /// Reads that it answered; at the primary, of those that are proven to be reads.
+    /// Number of reads that it answered; at the primary, of statements proven to be reads.
     pub served: u64,
-    /// Reads whose answer was thrown away, by reason.
+    /// Number of reads whose answer was discarded, by reason.
     pub refused: BTreeMap<&'static str, u64>,
 }
 
-/// Where statements of one shape went, and why.
+/// Routes of the statements of one shape, with reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The database.
@@ -237,9 +237,9 @@ pub struct Route {
     pub statement: String,
     /// The node's name.
     pub node: String,
-    /// Why there: what proved it, or what kept it at the primary.
+    /// Reason of the route: the proof, or the obstacle that kept it at the primary.
     pub reason: &'static str,
-    /// How often.
+    /// Number of executions.
     pub count: u64,
     /// Mean time from arrival to the last byte.
     pub mean: Duration,
@@ -248,120 +248,120 @@ pub struct Route {
 /// A commit that may or may not be visible at the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Its number; none if it is about commits of which nothing is known.
+    /// Number of the write set. `None` if it covers unknown commits.
     pub id: Option<u64>,
     /// The database.
     pub database: String,
-    /// `open`, `lost` (its connection broke), `ending` (answered; waits for a gauge), or `unknown`: what others did
-    /// before Consort began, or while it did not see them, waits for a gauge too.
+    /// `open`, `lost` (its connection broke), `ending` (answered; waits for a snapshot probe), or `unknown`:
+    /// changes of other sessions before Consort began, or while it did not see them, wait for a probe too.
     pub state: &'static str,
-    /// What it may have written.
+    /// Footprint of its possible writes.
     pub footprint: String,
 }
 
-/// Looks at the primary, and how far its log has been decoded.
+/// Snapshot probes of the primary, and the decoded WAL positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Sent.
+    /// Number of probes that were sent.
     pub sent: u64,
-    /// Not answered.
+    /// Number of probes without an answer.
     pub lost: u64,
-    /// Answered by an earlier life of the primary.
+    /// Answered by an earlier incarnation of the primary.
     pub void: u64,
-    /// Settled because all that finished has come out of a decoder.
+    /// Settled because all finished transactions have come out of a decoder.
     pub settled_quick: u64,
-    /// Settled because the decoder has passed the gauge's position.
+    /// Settled because the decoder has passed the probe's position.
     pub settled_by_lsn: u64,
-    /// Proofs hold against writers past Consort too.
+    /// True if proofs hold against writers that bypass Consort too.
     pub writers_anywhere: bool,
-    /// By database.
+    /// Decoded positions by database.
     pub databases: Vec<GaugedDatabase>,
 }
 
-/// One database at a replica that Consort feeds.
+/// One database at a logical replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feed {
     /// The replica's name.
     pub replica: String,
-    /// Its host, or socket folder.
+    /// Host of the replica, or socket folder.
     pub host: String,
-    /// Its port.
+    /// Port of the replica.
     pub port: u16,
     /// The database.
     pub database: String,
     /// `waiting`, `paused`, `copying`, `feeding`, `serving` or `failed`.
     pub state: &'static str,
-    /// Why it does not serve, if that is more than the state says.
+    /// Reason why it does not serve, if the state does not show it.
     pub why: Option<String>,
-    /// The version that it shows; nothing while that is unknown.
+    /// Version that the replica shows. `None` while unknown.
     pub version: Option<u64>,
-    /// The newest version that was given.
+    /// The newest version that was sent to it.
     pub newest_version: u64,
-    /// How long it has not shown what the primary has; zero if nothing newer is known.
+    /// Lag: the time for which it has not shown the primary's state. Zero if nothing newer is known.
     pub lag: Duration,
-    /// Commits that it does not show yet.
+    /// Number of commits that it does not show yet.
     pub pending_commits: u64,
-    /// Bytes of their rows.
+    /// Bytes of the pending commits' rows.
     pub pending_bytes: u64,
-    /// So many of them lie in files.
+    /// Number of these bytes that lie in files.
     pub pending_file_bytes: u64,
-    /// How long it is likely to take until it shows all; nothing if that is not known, or if writers are quicker.
+    /// Estimated time until it shows everything. `None` if that is unknown, or if writers are quicker.
     pub catches_up_in: Option<Duration>,
-    /// How far its copy is, while it is made.
+    /// Progress of its copy, while it is made.
     pub copied: Option<Progress>,
-    /// How long its refreshes have waited for those who read, where a refresh locks.
+    /// Time for which its refreshes have waited for readers, where a refresh locks.
     pub waited_for_readers: Duration,
-    /// So many of those were let go.
+    /// Number of readers that were released from their wait.
     pub readers_let_go: u64,
-    /// In how many steps it was brought on.
+    /// Number of apply steps.
     pub steps: apply::Counts,
-    /// How many copies of the database were begun.
+    /// Number of copies of the database that were begun.
     pub copies: u64,
 }
 
-/// How far VERIFY has come.
+/// Progress of VERIFY.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verifying {
-    /// Which database.
+    /// Name of the database.
     pub database: String,
     /// `holding`, `comparing` or `repairing`.
     pub step: &'static str,
-    /// Tables that were looked at.
+    /// Number of compared tables.
     pub tables_done: u64,
-    /// All of its tables; zero while they are not known.
+    /// Number of all tables; zero while unknown.
     pub tables: u64,
-    /// The one that is compared now.
+    /// Table that is compared now.
     pub table: Option<String>,
 }
 
 /// A slot at the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its name.
+    /// Name of the slot.
     pub name: String,
-    /// The database that is decoded by it; nothing for a standby's.
+    /// Database that the slot decodes. `None` for a standby's slot.
     pub database: Option<String>,
-    /// Bytes of log that the primary keeps for it.
+    /// Bytes of WAL that the primary keeps for it.
     pub kept_bytes: u64,
-    /// Bytes that may still be written before it is lost; nothing without a limit.
+    /// Bytes that may still be written before the slot is lost. `None`: no limit.
     pub left_bytes: Option<u64>,
-    /// Whether somebody reads it.
+    /// True if a connection reads the slot.
     pub active: bool,
-    /// What is wrong with it.
+    /// Fault of the slot.
     pub fault: Option<SlotFault>,
 }
 
-/// How far one database's log has been decoded.
+/// Decoded WAL position of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GaugedDatabase {
     /// The database.
     pub database: String,
-    /// The newest settled gauge.
+    /// Number of the newest settled probe.
     pub settled: Option<u64>,
-    /// Its position in the log.
+    /// WAL position of that probe.
     pub settled_lsn: Option<Lsn>,
-    /// How far the decoder has come.
+    /// WAL position that the decoder has reached.
     pub decoded: Option<Lsn>,
-    /// Why its reads stay at the primary; nothing: they may leave.
+    /// Reason why its reads stay at the primary. `None`: they may be offloaded.
     pub not_serving: Option<String>,
 }

@@ -1,15 +1,16 @@
-//! What sessions hear that listen (LISTEN) and share their connections at the primary with others. In each database one
-//! connection of Consort's own listens for all of them, as the role that gauges there; it is opened for the first and closed
-//! behind the last. PostgreSQL gives all notifications of a database one order, and all who listen hear them in it; so a session's
-//! own connection and this one agree, and the session goes over from one to the other at a notification of its own:
+//! Notifications for sessions that run LISTEN under transaction pooling. In each database one connection of
+//! Consort listens for all of them, with the role of the snapshot probe there. Consort opens it for the first
+//! session and closes it after the last. PostgreSQL gives all notifications of a database one order, and all
+//! listeners receive them in it. So the session's own connection and this one agree, and the session switches
+//! from one to the other at a notification of its own:
 //!
 //! ```text
 //!   the session's connection   n1  n2  pass  (nothing)     what comes before `pass` is from here,
 //!   the listening connection   n1  n2  pass  n3  n4        what comes behind it from there
 //! ```
 //!
-//! When this connection is lost, the sessions that hear over it end, as they would with a server of their own: nobody could say
-//! what they have missed.
+//! When this connection is lost, its sessions end, as they would with a server of their own: the
+//! notifications that they have missed are unknown.
 
 mod subscriber;
 
@@ -29,7 +30,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use wire::Answers;
 
-/// How long the listening connection may take to answer before it counts as lost.
+/// Time limit of the listening connection's answers, after which it counts as lost.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Names of channels.
@@ -42,22 +43,22 @@ pub struct Notification {
     pub pid: i32,
     /// The channel's name.
     pub channel: Box<[u8]>,
-    /// What was said there.
+    /// Payload of the notification.
     pub payload: Box<[u8]>,
 }
 
 impl Notification {
-    /// What it takes to keep it.
+    /// Memory of the notification, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Notification>() + self.channel.len() + self.payload.len()
     }
 
-    /// It was said on one of these channels.
+    /// True if the channel of the notification is one of these.
     pub fn is_among(&self, channels: &Names) -> bool {
         std::str::from_utf8(&self.channel).is_ok_and(|channel| channels.contains(channel))
     }
 
-    /// Writes it for a client that was told this number as that of its process.
+    /// Writes it for a client that received this number as that of its process.
     pub fn write(&self, out: &mut Vec<u8>, is_own: bool, told: i32) {
         let pid = pid_for(self.pid, is_own, told);
         out.notification(&wire::Notification { pid, channel: &self.channel, payload: &self.payload });
@@ -77,8 +78,8 @@ impl From<&Told> for Notification {
     }
 }
 
-/// The process number that a client hears: its own if it has notified itself, else that of the server's process. The number of a
-/// client that shares connections is that of no process.
+/// The process number in a client's notification: its own if it has notified itself, else that of the
+/// server's process. The number of a pooled client is that of no process.
 pub fn pid_for(pid: i32, is_own: bool, told: i32) -> i32 {
     if is_own { told } else { pid }
 }
@@ -95,7 +96,7 @@ impl Listeners {
         Listeners { primary: cluster.setup().primary.clone(), databases: RefCell::default() }
     }
 
-    /// For a session that is to hear in this database: nothing yet.
+    /// For a session that is to listen in this database: no channels yet.
     pub fn ear(&self, database: &str, seat: &Rc<Seat>) -> Rc<Ear> {
         let mut databases = self.databases.borrow_mut();
         let database = databases
@@ -104,7 +105,7 @@ impl Listeners {
         Ear::new(database.clone(), seat.clone())
     }
 
-    /// Those that are open: the database, the process, and since when.
+    /// Open listening connections: the database, the process, and the time of opening.
     pub fn open(&self) -> Vec<(String, i32, Instant)> {
         let databases = self.databases.borrow();
         let open = databases.iter().filter_map(|(name, database)| {
@@ -118,13 +119,14 @@ impl Listeners {
 
 /// The listening connection of a database, and who hears over it.
 ///
-/// Invariant: what a hearer wants to hear is listened to from the end of the first [`Database::arrange`] behind its wish on.
+/// Invariant: a session's wanted channels are listened to from the end of the first [`Database::arrange`]
+/// after its request on.
 pub(super) struct Database {
     address: Address,
     connection: RefCell<Option<Rc<Listening>>>,
     hearers: RefCell<BTreeMap<u64, Rc<Hearer>>>,
     next: Cell<u64>,
-    /// What it listens to. Whoever changes that holds this.
+    /// Channels that the connection listens to. A change of them holds this lock.
     listened: Mutex<Names>,
 }
 
@@ -185,7 +187,7 @@ impl Database {
         let database = self.clone();
         tokio::task::spawn_local(async move {
             if let Err(error) = database.arrange().await {
-                tracing::debug!(%error, "the listening connection does not listen to what is wanted");
+                tracing::debug!(%error, "cannot change the channels of the listening connection");
             }
         });
     }
@@ -215,7 +217,7 @@ impl Database {
         }
     }
 
-    /// Who heard over this connection hears nothing any more.
+    /// Ends the notifications of all sessions of this connection.
     fn lost(&self, connection: &Rc<Listening>) {
         let is_current =
             self.connection.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, connection));
@@ -227,7 +229,7 @@ impl Database {
         tracing::warn!(
             database = self.address.database,
             sessions = hearers.len(),
-            "the listening connection is lost: the sessions that hear over it end"
+            "listening connection lost; disconnecting its sessions"
         );
         hearers.values().for_each(|hearer| hearer.lost());
     }

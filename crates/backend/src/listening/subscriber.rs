@@ -1,4 +1,4 @@
-//! What one session hears, and what of it waits for its client.
+//! Notifications of one session, and the queue of them that waits for its client.
 
 use super::{Database, Names, Notification};
 use conn::registry::{Leave, Seat};
@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 /// The channel on which sessions go over from one connection to the other.
 pub const PASS: &str = "consort_pass";
-/// So much may wait for a client that does not take it, or is in a transaction.
+/// Most bytes that may wait for a client that does not take them, or is in a transaction.
 pub const WAITING_BYTES: usize = 16 << 20;
 
-/// What one session hears over the listening connection of its database. It hears nothing any more when this is dropped.
+/// A session's subscription to the listening connection of its database. Dropping it ends the notifications.
 pub struct Ear {
     database: Rc<Database>,
     number: u64,
@@ -23,7 +23,7 @@ pub struct Ear {
 pub(super) struct Hearer {
     seat: Rc<Seat>,
     channels: RefCell<Names>,
-    /// What it will hear behind this notification.
+    /// The channels after this notification.
     becomes: RefCell<Option<(Box<str>, Names)>>,
     /// Its notification has come: so many were waiting.
     passed: Cell<Option<usize>>,
@@ -32,7 +32,7 @@ pub(super) struct Hearer {
     is_lost: Cell<bool>,
 }
 
-/// What waits for the client, and whether that has notified itself.
+/// A notification that waits for the client, and true if the client's session sent it.
 type Waiting = (Rc<Notification>, bool);
 
 impl Hearer {
@@ -59,7 +59,7 @@ impl Hearer {
         }
     }
 
-    /// One more waits. Who lets too many wait must go.
+    /// Adds a notification. A session with too many must end.
     fn push(&self, notification: Rc<Notification>, is_own: bool) {
         let bytes = self.bytes.get() + notification.bytes();
         if bytes > WAITING_BYTES {
@@ -93,12 +93,12 @@ impl Ear {
         Rc::new(Ear { database, number, hearer })
     }
 
-    /// What it hears.
+    /// The channels of the session.
     pub fn channels(&self) -> Names {
         self.hearer.channels.borrow().clone()
     }
 
-    /// It hears only these of its channels from now on.
+    /// Drops all channels but these, from now on.
     pub fn keeps(&self, channels: Names) {
         if channels.len() < self.hearer.channels.borrow().len() {
             self.hearer.waiting.borrow_mut().retain(|(notification, _)| notification.is_among(&channels));
@@ -108,8 +108,8 @@ impl Ear {
         }
     }
 
-    /// It will hear these channels behind a notification on [`PASS`] of what this returns: as soon as this is over, they are
-    /// listened to.
+    /// Switches to these channels after a notification on [`PASS`] with the returned payload. After this call
+    /// the connection listens to them.
     ///
     /// # Errors
     /// They cannot be: then nothing becomes of it.
@@ -131,7 +131,7 @@ impl Ear {
     /// Waits until it has heard all that was committed before this.
     ///
     /// # Errors
-    /// It hears nothing any more: its session has been told to go.
+    /// Waits until the session hears nothing any more: it has been asked to leave.
     pub async fn come_up(&self) -> Result<(), Error> {
         self.not_lost()?;
         self.database.come_up().await?;
@@ -143,9 +143,9 @@ impl Ear {
         if self.hearer.is_lost.get() { Err(lost()) } else { Ok(()) }
     }
 
-    /// The session's connection heard this before the notification behind which it went over, `pid` is that connection's: all of
-    /// it waits now, once, and in its order, if the session listens to it still. What both have heard, this of `channels`, is the
-    /// end of what the one has heard and of what the other has.
+    /// The session's connection received `before` up to the notification after which it switched; `pid` is
+    /// that connection's. All of it waits now, once, and in its order, if the session listens to it still.
+    /// The notifications that both have received, on `channels`, are the end of the one's and of the other's.
     pub fn passed(&self, before: Vec<Rc<Notification>>, channels: &Names, still: &Names, pid: i32) {
         let behind = {
             let mut waiting = self.hearer.waiting.borrow_mut();
@@ -172,7 +172,7 @@ impl Ear {
         self.database.arrange_soon();
     }
 
-    /// More that the session's connection has heard on these channels, behind all that waits.
+    /// Adds more notifications of the session's connection on these channels, after all that wait.
     pub fn add(&self, more: Vec<Rc<Notification>>, channels: &Names, pid: i32) {
         for notification in more.into_iter().filter(|notification| notification.is_among(channels)) {
             let is_own = notification.pid == pid;
@@ -187,7 +187,7 @@ impl Ear {
         of_pid.take(count).for_each(|(_, is_own)| *is_own = true);
     }
 
-    /// What waits longest, and whether that is the session's own.
+    /// The notification that waits longest, and true if the session itself sent it.
     pub fn next(&self) -> Option<(Rc<Notification>, bool)> {
         let next = self.hearer.waiting.borrow_mut().pop_front()?;
         self.hearer.bytes.set(self.hearer.bytes.get() - next.0.bytes());

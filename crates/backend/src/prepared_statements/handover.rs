@@ -25,20 +25,20 @@ struct CarriedStatement {
     types: Vec<u8>,
     described: Option<CarriedDescribed>,
     by_sql: Option<CarriedBySql>,
-    /// It was parsed under the settings that the session has now.
+    /// True if the parse happened under the session's present settings.
     as_now: bool,
     found: bool,
     meaning: Option<u64>,
 }
 
-/// What a server said of one: its parameters, its columns.
+/// A server's description of a statement: its parameters and columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CarriedDescribed {
     parameters: Vec<u8>,
     columns: Option<Vec<u8>>,
 }
 
-/// How SQL's PREPARE made one.
+/// Origin of a statement of SQL's PREPARE.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CarriedBySql {
     settings: Pairs,
@@ -49,7 +49,7 @@ impl Statements {
     /// For another process: the session has no connection and these settings. `None`: the primary may have statements of it that
     /// are not followed, or something of them is not answered yet.
     pub fn carried(&self, now: &Settings) -> Option<CarriedStatements> {
-        // Whoever adds a field decides here whether it goes along.
+        // The author of a new field decides here if it goes along.
         let Statements {
             there,
             refused: _,
@@ -77,7 +77,7 @@ impl Statements {
         })
     }
 
-    /// Those of a session that was carried here with these settings.
+    /// Statements of a session that was handed over with these settings.
     pub fn of_carried(carried: CarriedStatements, now: &Settings, interner: &mut Interner) -> Statements {
         let CarriedStatements { named, unnamed, elsewhere, asks_sequences } = carried;
         let parsed = unnamed.map(|statement| statement.parsed(now, interner));
@@ -117,7 +117,7 @@ impl CarriedStatement {
         }
     }
 
-    /// What its names stood for is known by its meaning alone, or not at all.
+    /// The objects of its names are known by the statement's meaning only, or not at all.
     fn parsed(self, now: &Settings, interner: &mut Interner) -> Parsed {
         let CarriedStatement { text, types, described, by_sql, as_now, found, meaning } = self;
         let described = described.map(|CarriedDescribed { parameters, columns }| {

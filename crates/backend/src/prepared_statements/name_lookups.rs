@@ -1,9 +1,9 @@
-//! When a server has looked up the names of a named statement last. PostgreSQL does so at its Parse, and again at a Bind or
-//! Describe after the search path, the temporary schema or an object of the statement has changed; not for an object that comes to
-//! stand before the one that it found.
+//! Time of a server's last name lookup for a named statement. PostgreSQL looks names up at the Parse. It does
+//! so again at a Bind or Describe after the search path, the temporary schema or an object of the statement
+//! has changed. A new object that precedes the found one causes no lookup.
 //!
-//! What runs at a standby has the primary look up nothing. So a read leaves only if the primary would look up nothing for it either.
-//! Otherwise its next execution runs at the primary.
+//! A read at a standby causes no lookup at the primary. So a read is offloaded only if the primary would look
+//! up nothing for it either. Otherwise its next execution runs at the primary.
 
 use super::{Statements, Under};
 use cluster::{Names, NamesAt};
@@ -16,7 +16,7 @@ pub(super) struct LookedUp {
     settings: Option<Settings>,
     /// Changes of the session itself so far: see [`session_state::SessionState::name_changes`].
     changes: u64,
-    /// What names stood for.
+    /// Objects that the names stood for.
     names: NamesAt,
     /// The request of the session.
     request: u64,
@@ -31,8 +31,8 @@ impl LookedUp {
 }
 
 impl Statements {
-    /// Whether the primary would look up nothing for this statement under these settings, behind so many changes of the session's
-    /// own. `names`: what those of others have changed counts too.
+    /// Checks if the primary would look up nothing for this statement under these settings, after so many
+    /// changes of the session's own. `names`: other sessions' changes count too.
     pub fn are_names_looked_up(
         &self,
         name: &[u8],

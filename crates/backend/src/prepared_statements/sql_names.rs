@@ -11,8 +11,8 @@ pub fn deallocated(text: &[u8]) -> Option<Box<[u8]>> {
     identifier(rest).filter(|(_, rest)| rest.is_empty() && !is_all).map(|(name, _)| name)
 }
 
-/// The names behind every word EXECUTE, also one that is no keyword: `EXECUTE name`, `EXPLAIN EXECUTE name`, `CREATE TABLE .. AS
-/// EXECUTE name`.
+/// The names after every word EXECUTE, also one that is no keyword: `EXECUTE name`, `EXPLAIN EXECUTE name`,
+/// `CREATE TABLE .. AS EXECUTE name`.
 pub fn executed(text: &str) -> Vec<Box<[u8]>> {
     const WORD: &str = "execute";
     let is_there = |at: &usize| text.as_bytes()[*at..].len() > WORD.len() && behind_word_at(text, *at, WORD);
@@ -23,13 +23,13 @@ pub fn executed(text: &str) -> Vec<Box<[u8]>> {
         .collect()
 }
 
-/// Whether this word stands at this place, and ends there.
+/// True if this word stands at this place, and ends there.
 fn behind_word_at(text: &str, at: usize, word: &str) -> bool {
     let begins = at == 0 || !is_of_word(text.as_bytes()[at - 1]);
     begins && behind_word(&text[at..], word).is_some()
 }
 
-/// What stands behind this word, without the space between.
+/// The text after this word, without the space between.
 fn behind_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let (head, rest) = text.split_at_checked(word.len())?;
     let ends = !rest.bytes().next().is_some_and(is_of_word);

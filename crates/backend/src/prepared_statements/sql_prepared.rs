@@ -1,7 +1,8 @@
-//! Statements of SQL's PREPARE that go along with their session from one shared connection to the next. PostgreSQL keeps them
-//! under the same names as the protocol's. What the client prepared is noted when the server has done it; which of them a
-//! connection still has is looked for after whatever may have prepared or deallocated some (`crates/session/src/transaction_pooling.rs`). What was
-//! prepared unseen keeps its session where it is.
+//! Statements of SQL's PREPARE that go along with their session from one pooled connection to the next.
+//! PostgreSQL keeps them under the same names as the protocol's. A PREPARE of the client is noted when the
+//! server has done it. A connection's remaining statements are queried after every statement that may have
+//! prepared or deallocated some (`crates/session/src/transaction_pooling.rs`). A statement that was prepared
+//! unseen pins its session.
 
 use super::{Kept, Parsed, STATEMENTS_FOLLOWED, Statement, Statements, TEXT_FOLLOWED_BYTES, Under, key};
 use crate::statement_description::Described;
@@ -14,39 +15,40 @@ use std::rc::Rc;
 pub struct BySql {
     /// The settings under which it was prepared: PostgreSQL makes constants of some of them.
     pub(super) settings: Settings,
-    /// Where the statement begins in the text of the PREPARE.
+    /// Offset of the statement in the text of the PREPARE.
     pub(super) inner: usize,
-    /// When it was prepared at the connection that has it, in microseconds of Unix time, where that was asked.
+    /// Time of its PREPARE at the connection that has it, in microseconds of Unix time, if it was queried.
     pub(super) at_us: Option<i64>,
 }
 
 impl BySql {
-    /// Whether what was made so there is what is wanted.
+    /// True if the statement that was made so there is the wanted one.
     pub(super) fn may_be(&self, there: &BySql) -> bool {
         self.settings == there.settings
     }
 }
 
-/// What a connection must do to have a statement of SQL's PREPARE.
+/// Steps that a connection needs before it has a statement of SQL's PREPARE.
 pub struct Again {
-    /// It has another one of this name.
+    /// The connection has another statement of this name, to be closed first.
     pub closes: bool,
     /// The client's PREPARE.
     pub text: String,
-    /// Where the statement begins in it.
+    /// Offset of the statement in it.
     pub inner: usize,
     /// The settings under which the client prepared it.
     pub settings: Settings,
-    /// What the client may know of it.
+    /// The description that the client may have received.
     pub told: Option<Rc<Described>>,
 }
 
 impl Statements {
-    /// SQL has prepared this statement under a name at the shared connection, by a text in which it begins at `inner`.
+    /// SQL has prepared this statement under a name at the pooled connection, by a text in which it begins at
+    /// `inner`.
     pub fn prepared_by_sql(&mut self, name: &[u8], text: &str, inner: usize, settings: Settings) {
         let Some(there) = &mut self.there else { return };
         if text.len() > TEXT_FOLLOWED_BYTES || self.named.len() >= STATEMENTS_FOLLOWED {
-            // It is found where it was made, and keeps the session there.
+            // The statement is found where it was made, and pins the session there.
             there.remove(key(name));
             self.named.remove(key(name));
             return;
@@ -59,7 +61,7 @@ impl Statements {
         self.named.insert(key(name).into(), parsed);
     }
 
-    /// Whether the shared connection lacks what SQL has prepared for the client under this name.
+    /// True if the pooled connection lacks the client's statement of SQL's PREPARE under this name.
     pub fn lacks_by_sql(&self, name: &[u8]) -> bool {
         let parses = self.lack(name).and_then(|lack| lack.parses);
         parses.is_some_and(|kept| kept.by_sql.is_some())
@@ -73,7 +75,7 @@ impl Statements {
         Some((then, parsed.found_under.as_ref()?, parsed.found.as_ref()?))
     }
 
-    /// What the shared connection must do to have it, and is told now.
+    /// Steps that the pooled connection needs before it has the statement; they count as sent.
     pub fn prepares_again(&mut self, name: &[u8]) -> Option<Again> {
         if !self.lacks_by_sql(name) {
             return None;
@@ -88,7 +90,7 @@ impl Statements {
         Some(Again { closes: lack.closes, text, inner, settings, told: kept.described })
     }
 
-    /// The shared connection prepared it at this time.
+    /// The pooled connection prepared it at this time.
     pub fn was_prepared_at(&mut self, name: &[u8], at_us: i64) {
         if let Some(by_sql) = self.by_sql_there(name) {
             by_sql.at_us = Some(at_us);
@@ -99,7 +101,7 @@ impl Statements {
         self.there.as_mut()?.get_mut(key(name))?.as_mut()?.by_sql.as_mut()
     }
 
-    /// The shared connection has these of SQL's PREPARE, and no others; `true`: all of them are known.
+    /// The pooled connection has these of SQL's PREPARE, and no others; `true`: all of them are known.
     pub fn found_by_sql(&mut self, found: &[(&[u8], i64)]) -> bool {
         let Some(there) = &mut self.there else { return found.is_empty() };
         let is_by_sql = |kept: &Option<Kept>| kept.as_ref().is_some_and(|kept| kept.by_sql.is_some());
@@ -114,14 +116,14 @@ impl Statements {
                 by_sql.at_us = Some(*at_us);
                 known += 1;
             } else {
-                // It is gone, or another one has its name.
+                // The statement is gone, or another one has its name.
                 self.lost(&name);
             }
         }
         known == found.len()
     }
 
-    /// The shared connection has lost this one, and so has the client if it was the client's.
+    /// The pooled connection has lost this one, and so has the client if it was the client's.
     fn lost(&mut self, name: &[u8]) {
         let is_the_clients = self.named.contains_key(name) && self.lack(name).is_none();
         self.there.as_mut().map(|there| there.remove(name));
@@ -130,7 +132,8 @@ impl Statements {
         }
     }
 
-    /// What the server says of a statement of SQL's PREPARE; `None`: it cannot be told any more, so that it is not followed.
+    /// The server's description of a statement of SQL's PREPARE; `None`: no description can be had, and the
+    /// statement is not followed.
     pub fn described_by_sql(&mut self, name: &[u8], described: Option<Described>) {
         match described {
             Some(described) => self.described(name, described),
@@ -138,23 +141,23 @@ impl Statements {
         }
     }
 
-    /// Those that SQL has prepared for the client here, and that nobody has described.
+    /// Statements of SQL's PREPARE that the client has here and that lack a description.
     pub fn undescribed(&self) -> Vec<Box<[u8]>> {
         let is_new = |parsed: &Parsed| parsed.kept.by_sql.is_some() && parsed.kept.described.is_none();
         self.named.iter().filter(|(_, parsed)| is_new(parsed)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether the shared connection lacks what the client calls by this name.
+    /// True if the pooled connection lacks the client's statement of this name.
     pub fn is_lacking(&self, name: &[u8]) -> bool {
         self.lack(name).is_some_and(|lack| lack.parses.is_some())
     }
 
-    /// SQL is about to speak of these: if it does not find one that is refused, the client is told why.
+    /// SQL is about to name these: if it does not find one that is refused, the client gets the reason.
     pub fn speaks_of(&mut self, names: &[Box<[u8]>]) {
         self.refused_in_sql = names.iter().find_map(|name| self.refused.get(key(name)).cloned());
     }
 
-    /// What the client is told instead of hearing that there is no such statement.
+    /// The client's answer in place of the error that there is no such statement.
     pub fn refused_in_sql(&mut self) -> Option<Box<[u8]>> {
         self.refused_in_sql.take()
     }

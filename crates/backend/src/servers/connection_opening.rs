@@ -1,6 +1,6 @@
-//! How connections at the primary are opened: each in a task of its own, which ends whether or not its client still waits. What
-//! nobody waits for any more is left to others, or closed; so a log-in is never given up half-way, and its backend is always
-//! known for one of ours.
+//! Opens connections at the primary, each in a task of its own, which ends even if its client no longer
+//! waits. A connection without a client goes to the other clients, or is closed. So a log-in is never given
+//! up half-way, and its backend is always known as one of ours.
 
 use super::{Counted, Greeting, Lent, Pool, Server, Servers};
 use crate::prepared_statements::There;
@@ -28,11 +28,11 @@ const WHO: &str = "SELECT a.usesysid, (SELECT pg_catalog.string_agg(DISTINCT n, 
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings AS p WHERE pg_catalog.lower(p.name) OPERATOR(pg_catalog.=) n \
                        AND p.context OPERATOR(pg_catalog.<>) 'user')) \
      FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a";
-/// What the state of the server explains, and not what its client is or wants: classes of SQLSTATE (connection exception,
-/// insufficient resources, operator intervention), and "the database does not exist".
+/// Errors that the server's state explains, and not the client's role or parameters: classes of SQLSTATE
+/// (connection exception, insufficient resources, operator intervention), and "the database does not exist".
 const OF_THE_SERVER: [&[u8]; 4] = [b"08", b"53", b"57", b"3D000"];
 
-/// How a connection is opened.
+/// Parameters with which a connection is opened.
 #[derive(Clone)]
 pub struct Opening {
     pub(super) cluster: Cluster,
@@ -55,7 +55,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// When it was begun to be opened.
+    /// Time when its opening began.
     pub fn since(&self) -> Instant {
         self.counted.since
     }
@@ -64,7 +64,7 @@ impl Open {
         &self.counted.pool
     }
 
-    /// What roles there are by now: see [`Scheduler::closings`](scheduler::Scheduler::closings).
+    /// The present version of the roles: see [`Scheduler::closings`](scheduler::Scheduler::closings).
     pub(super) fn roles(&self) -> Option<u64> {
         self.cluster.scheduler().closings()
     }
@@ -87,10 +87,12 @@ fn apart<T: 'static>(
             is_left(opened);
         }
     });
-    async { hear.await.unwrap_or_else(|_| Err(Refusal::Unreachable("the log-in has broken off".to_owned()))) }
+    async {
+        hear.await.unwrap_or_else(|_| Err(Refusal::Unreachable("the log-in was interrupted".to_owned())))
+    }
 }
 
-/// Logs in for a client that keeps its connection.
+/// Logs in for a client that is pinned to its connection.
 pub(super) async fn log_in_apart(counted: Counted, opening: Opening) -> Result<(LoggedIn, Open), Refusal> {
     let attempt = async move {
         let pool = counted.pool.clone();
@@ -154,7 +156,7 @@ impl Servers {
         let roles = cluster.scheduler().closings();
         let (mut logged_in, open) = logged_in(counted, opening).await?;
         let floor = cluster.configured().floor();
-        let silent = |_| Refusal::Unreachable("it has not told its settings in time".to_owned());
+        let silent = |_| Refusal::Unreachable("timed out reading the server's settings".to_owned());
         let asked = async {
             let who = question(&mut logged_in, WHO).await?;
             let made = who.get(1).and_then(Option::as_deref).unwrap_or_default();
@@ -166,7 +168,7 @@ impl Servers {
         let (who, made, row) = timeout(wish.limit, asked).await.map_err(silent)??;
         let LoggedIn { peer, key, parameters, greeting } = logged_in;
         let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
-        let unread = || Refusal::Unreachable("its settings cannot be read".to_owned());
+        let unread = || Refusal::Unreachable("cannot read the server's settings".to_owned());
         let (settings, loaded) =
             Settings::of_probe_at_primary(&row, &made, &mut self.interner.borrow_mut()).ok_or_else(unread)?;
         let role = who.first().and_then(Option::as_deref).and_then(|role| role.parse().ok());
@@ -195,24 +197,24 @@ impl Servers {
         Ok(Server { peer, place: wish.place.clone(), key, statements: There::new(), lent })
     }
 
-    /// Nobody waits for this connection, which was just opened: whoever comes finds it, unless it is of no use by now.
+    /// Returns a new connection without a client to the pool, unless it is of no use by now.
     pub(super) fn is_left(&self, server: Server) {
         let pool = server.lent.open.pool().clone();
         let is_held = self.opens_nothing(&pool.database, &server.lent.open.cluster);
         if is_held || !pool.may_keep(&server) {
             return server.close();
         }
-        // Who used one last is to find that first.
+        // The session that used one last is to find that first.
         pool.idle.borrow_mut().insert(0, server);
         self.call();
     }
 
-    /// Nothing is opened in this database that nobody waits for.
+    /// True if this database gets no connections without a waiting client.
     fn opens_nothing(&self, database: &str, cluster: &Cluster) -> bool {
         self.pauses.borrow().holds(database) || cluster.serves_nobody()
     }
 
-    /// Opens connections that nobody waits for, until there are as many as are to be kept.
+    /// Opens connections without waiting clients, until the minimum is reached.
     pub(super) async fn fill(self: Rc<Servers>, pool: Rc<Pool>) {
         if pool.fills.replace(true) {
             return;
@@ -225,7 +227,12 @@ impl Servers {
             match self.open(Counted::new(&pool, &self), &opening).await {
                 Ok(server) => self.is_left(server),
                 Err(why) => {
-                    tracing::debug!(pool.database, pool.user, why = said(&why), "no connection beforehand");
+                    tracing::debug!(
+                        pool.database,
+                        pool.user,
+                        why = said(&why),
+                        "cannot open a connection in advance"
+                    );
                     if !is_of_the_server(&why) {
                         // The next client that is let in shows how it is done now.
                         *pool.opening.borrow_mut() = None;
@@ -239,14 +246,14 @@ impl Servers {
 }
 
 impl Pool {
-    /// Why nobody is to be let in for a while, if it was tried in vain a moment ago.
+    /// The refusal for clients for a while, if an attempt failed a moment ago.
     pub(super) fn refuses(&self) -> Option<Refusal> {
         let refused = self.refused.borrow();
         let (then, why) = refused.as_ref()?;
         (then.elapsed() < self.pooling().retry).then(|| why.clone())
     }
 
-    /// Whether the primary has let somebody in. What it says to one client alone is no matter of the others.
+    /// Records if the primary has let a client in. An answer to one client alone does not affect the others.
     fn heeds<T>(&self, logged_in: &Result<T, Refusal>) {
         let refused = logged_in.as_ref().err().filter(|why| is_of_the_server(why));
         let refused = refused.filter(|_| !self.pooling().retry.is_zero());
@@ -260,7 +267,7 @@ impl Pool {
     }
 }
 
-/// Whether somebody else would be refused as well.
+/// True if another client would be refused as well.
 fn is_of_the_server(why: &Refusal) -> bool {
     match why {
         Refusal::Unreachable(_) => true,
@@ -276,8 +283,8 @@ fn is_of_the_server(why: &Refusal) -> bool {
     }
 }
 
-/// Asks a question of ours: the columns of its only row, as text. What the server reports beside it belongs to its greeting: a
-/// reload came in between.
+/// Runs a query of ours: the columns of its only row, as text. Parameter reports with the answer belong to
+/// the server's greeting: a reload came in between.
 async fn question(logged_in: &mut LoggedIn, text: &str) -> Result<Vec<Option<String>>, Refusal> {
     let LoggedIn { peer, parameters, greeting, .. } = logged_in;
     peer.out().query(text.as_bytes());

@@ -1,5 +1,5 @@
-//! Who waits for a connection: those of one user in one database in the order in which they came. Whoever is first is called
-//! when anything has changed that may let it through, and looks again.
+//! Clients that wait for a connection: those of one user in one database in FIFO order. Any change that may
+//! let the first client through calls it, and it looks again.
 
 use super::Servers;
 use conn::registry::Seat;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Those who wait.
+/// The waiting clients.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: RefCell<VecDeque<Rc<Waiting>>>,
@@ -17,17 +17,17 @@ pub(super) struct Queue {
 
 /// One who waits.
 pub(super) struct Waiting {
-    /// Who came earlier has a lower one, in all queues.
+    /// Ticket: a client that came earlier has a lower one, in all queues.
     pub(super) number: u64,
     called: Notify,
-    /// It was called, and has not looked yet.
+    /// True if the client was called, and has not looked yet.
     is_called: Cell<bool>,
-    /// When it looked last it let somebody pass who came earlier.
+    /// True if the client let an earlier client pass when it looked last.
     stepped_back: Cell<bool>,
 }
 
 impl Queue {
-    /// Who came first.
+    /// The client that came first.
     pub(super) fn first(&self) -> Option<Rc<Waiting>> {
         self.waiting.borrow().front().cloned()
     }
@@ -59,12 +59,12 @@ pub(super) struct Ticket<'a> {
     this: Rc<Waiting>,
     seat: &'a Seat,
     servers: &'a Servers,
-    /// When it came.
+    /// Time of its arrival.
     pub(super) since: Instant,
 }
 
 impl<'a> Ticket<'a> {
-    /// Behind everybody who is there.
+    /// Draws a ticket after all present clients.
     pub(super) fn draw(servers: &'a Servers, queue: &'a Queue, number: u64, seat: &'a Seat) -> Ticket<'a> {
         let (is_called, stepped_back) = Default::default();
         let this = Rc::new(Waiting { number, called: Notify::new(), is_called, stepped_back });
@@ -74,12 +74,12 @@ impl<'a> Ticket<'a> {
         Ticket { queue, this, seat, servers, since: Instant::now() }
     }
 
-    /// Nobody is before it.
+    /// True if no client is before it.
     pub(super) fn is_first(&self) -> bool {
         self.queue.first().is_some_and(|first| Rc::ptr_eq(&first, &self.this))
     }
 
-    /// It has looked, in vain; or it has stepped back.
+    /// Records that the client has looked in vain, or has stepped back.
     pub(super) fn has_looked(&self, stepped_back: bool) {
         self.this.is_called.set(false);
         self.this.stepped_back.set(stepped_back);

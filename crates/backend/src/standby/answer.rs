@@ -12,14 +12,14 @@ use std::task::{Context, Poll, ready};
 use wire::tag::back;
 use wire::{Answers, Complaint, Frame, Malformed, Status, Step};
 
-/// A standby's answer. To drop it is to throw it away and to close its connection.
+/// A standby's answer. Dropping it discards it and closes its connection.
 pub struct Answer {
     standby: Box<Standby>,
     held: Vec<u8>,
     seen: Seen,
 }
 
-/// What was seen in an answer.
+/// Facts seen in an answer.
 #[derive(Debug, Default)]
 struct Seen {
     /// All of it has come.
@@ -30,15 +30,15 @@ struct Seen {
     locked: Option<Lsn>,
     /// The statement's Parse failed.
     unparsed: bool,
-    /// It is an error of the statement's own.
+    /// The error is the statement's own.
     is_error: bool,
-    /// Why it is no answer.
+    /// The reason why it is no answer.
     refused: Option<String>,
-    /// It is none because a fed replica has found that what it keeps is broken: what it says of that.
+    /// Report of a logical replica that its data are broken, which replaces the answer.
     broken: Option<String>,
 }
 
-/// What stood at the end of an answer.
+/// The end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The end of a result.
@@ -50,11 +50,11 @@ pub enum Ending {
 /// The standby failed in the middle of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutOff {
-    /// Between two messages: the client can be told.
+    /// Between two messages: the client can get an error.
     Between,
     /// The client's session has ended meanwhile, between two messages.
     Ended,
-    /// It held a refresh of its replica back for as long as it may, between two messages.
+    /// The answer held back a refresh of its replica for the maximum time, between two messages.
     LetGo,
     /// Inside a message: the client's connection is of no more use.
     Inside,
@@ -112,7 +112,7 @@ impl Answer {
         self.seen.whole
     }
 
-    /// It is an error of the statement's own.
+    /// True if the error is the statement's own.
     pub fn is_error(&self) -> bool {
         self.seen.is_error
     }
@@ -127,16 +127,16 @@ impl Answer {
         &self.held
     }
 
-    /// Throws it away; the connection comes back if it is fit for another statement.
+    /// Discards it; returns the connection if it is fit for another statement.
     pub fn discard(self) -> Option<Box<Standby>> {
         self.standby.peer.rooms().outbox_back(self.held);
         self.seen.whole.then_some(self.standby)
     }
 
-    /// Hands it to the client, with ReadyForQuery at its end, and streams what is missing, unless something cuts it off
-    /// meanwhile: what that does to the client, if it comes between two messages; it hears whether anything has come from
-    /// the standby since it was asked last. The connection comes back. `broken`: what a fed replica says of it, if the answer
-    /// ends because what it keeps is broken.
+    /// Hands it to the client, with ReadyForQuery at its end, and streams the rest, unless `cut_off` ends it
+    /// meanwhile. A cut between two messages has its effect on the client; `cut_off` learns if anything has
+    /// come from the standby since its last call. Returns the connection. `broken`: the error of a logical
+    /// replica whose data are broken, if that ends the answer.
     pub async fn deliver(
         self,
         client: &mut Peer,
@@ -223,7 +223,7 @@ impl Standby {
                 {
                     out.extend_from_slice(part.bytes);
                 }
-                Step::Part(_) => return Err(Failed::Gone("a large message came out of turn".to_owned())),
+                Step::Part(_) => return Err(Failed::Gone("unexpected large message".to_owned())),
             }
         }
         self.peer.consume(at);
@@ -234,7 +234,7 @@ impl Standby {
 impl Owed {
     fn sort(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>, seen: &mut Seen) -> Result<(), Failed> {
         let Some(&turn) = self.turns.front() else {
-            return Err(Failed::Gone("it said something that nobody asked for".to_owned()));
+            return Err(Failed::Gone("unexpected message: no answer is outstanding".to_owned()));
         };
         match frame.tag() {
             back::ERROR => return self.failed(turn, frame, out, seen),
@@ -249,7 +249,8 @@ impl Owed {
                     } else if oid_mapping::in_the_primarys_numbers(self.template.as_deref(), frame, out)?
                         .is_none()
                     {
-                        seen.refused = Some("it describes the result otherwise than the primary".to_owned());
+                        seen.refused =
+                            Some("the replica describes the result differently from the primary".to_owned());
                     }
                     self.over(turn);
                 }
@@ -258,7 +259,7 @@ impl Owed {
                     self.over(turn);
                 }
                 Way::Dropped => {}
-                Way::Wrong => return Err(Failed::Gone(format!("message type {tag} came out of turn"))),
+                Way::Wrong => return Err(Failed::Gone(format!("unexpected message type {tag}"))),
             },
         }
         Ok(())
@@ -284,7 +285,9 @@ impl Owed {
                 let row = wire::row_texts(frame)?;
                 let position = row.first().and_then(Option::as_deref).and_then(|text| text.parse().ok());
                 if position.is_none() {
-                    return Err(Failed::Gone("it has no replay position: it is no standby".to_owned()));
+                    return Err(Failed::Gone(
+                        "the server is not a standby: it has no replay position".to_owned(),
+                    ));
                 }
                 match turn {
                     Turn::Position => seen.position = position,
@@ -296,7 +299,8 @@ impl Owed {
                 let status = wire::status(frame)?;
                 if self.kept == Kept::No {
                     self.block_failed = status != Status::Idle;
-                    // What broke off has no end, also if this one came along with why: its client would take it for whole.
+                    // An answer that broke off has no end, even if this message came along with the reason:
+                    // its client would take it for whole.
                     if seen.refused.is_none() {
                         out.ready(match (self.in_block, seen.is_error) {
                             (false, _) => Status::Idle,
@@ -347,7 +351,7 @@ impl Owed {
                 let sqlstate = String::from_utf8_lossy(complaint.sqlstate());
                 seen.broken = Some(format!("{why} (SQLSTATE {sqlstate})"));
             }
-            // It may lie in how the statement was parsed here ("cached plan must not change result type").
+            // The cause may be the parse of the statement here ("cached plan must not change result type").
             seen.refused = Some(why);
             bound.inspect(|statement| self.known.forget(statement));
         }

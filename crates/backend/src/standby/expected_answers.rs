@@ -32,23 +32,23 @@ pub(super) enum Turn {
     Ready,
 }
 
-/// What is done with a message.
+/// Treatment of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It is the client's; the turn stays.
+    /// For the client; the turn stays.
     On,
-    /// It is the client's, and its turn is over.
+    /// For the client, and its turn is over.
     Last,
-    /// It is ours, and its turn is over.
+    /// For Consort, and its turn is over.
     Swallowed,
-    /// It is ours; the turn stays.
+    /// For Consort; the turn stays.
     Dropped,
-    /// It has no place here.
+    /// Unexpected here.
     Wrong,
 }
 
 impl Turn {
-    /// What is done with a message by this tag, which is neither an error nor said by the server of its own accord.
+    /// Treatment of a message with this tag, which is neither an error nor an asynchronous message.
     pub(super) fn way(self, tag: u8) -> Way {
         match (self, tag) {
             (Turn::Ours(wanted) | Turn::Hidden(wanted), tag) if tag == wanted => Way::Swallowed,
@@ -66,7 +66,7 @@ impl Turn {
         }
     }
 
-    /// What happens in this turn is the statement's matter, and none of ours.
+    /// True if this turn belongs to the statement, and not to Consort.
     pub(super) fn is_the_statements(self) -> bool {
         !matches!(self, Turn::Ours(_) | Turn::Position | Turn::Locked | Turn::Aside | Turn::Ready)
     }
@@ -77,13 +77,13 @@ impl Turn {
 pub enum Failed {
     /// The connection is closed.
     Gone(String),
-    /// The standby has closed it, for replay could not go on beside its snapshot.
+    /// The standby has closed it: replay could not go on alongside its snapshot.
     Conflict(String),
-    /// It held a refresh of its replica back for as long as it may, and was cancelled.
+    /// The statement held back a refresh of its replica for the maximum time, and was cancelled.
     LetGo,
     /// The connection is good for other statements.
     Refused(Box<super::Standby>, String),
-    /// A fed replica has found that what it keeps is broken: what it says of that.
+    /// A logical replica has found that its data are broken: its error.
     Broken(String),
 }
 
@@ -124,9 +124,10 @@ pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
         )
         || matches!(
             sqlstate,
-            // It is being shut down, has crashed, does not accept connections, its database is dropped.
+            // The server is being shut down, has crashed, does not accept connections, its database is
+            // dropped.
             b"57P01" | b"57P02" | b"57P03" | b"57P04"
-            // It cannot write, does not do that during recovery, or recovery is not far enough.
+            // The server cannot write, does not do that during recovery, or recovery is not far enough.
             | b"25006" | b"0A000" | b"55000"
             // A lock that is held there because its end is not replayed yet.
             | b"55P03"
@@ -135,9 +136,10 @@ pub fn is_the_standbys_own(complaint: &Complaint<'_>) -> bool {
         )
 }
 
-/// Is this error a fed replica's own matter? The replica has copies of the catalog and of the roles: an error about these is for
-/// the primary to say. An error about values comes from the same rows by the same functions, and is the statement's own: so is
-/// RAISE, and so is a statement that was cancelled or took too long.
+/// True if this error is a logical replica's own matter. The replica has copies of the catalog and of the
+/// roles: an error about these is for the primary to report. An error about values comes from the same rows
+/// by the same functions, and is the statement's own. So is RAISE, and so is a statement that was cancelled
+/// or took too long.
 pub(super) fn is_a_copys_own(complaint: &Complaint<'_>) -> bool {
     let is_about_values = matches!(
         complaint.sqlstate().get(..2),
@@ -148,7 +150,8 @@ pub(super) fn is_a_copys_own(complaint: &Complaint<'_>) -> bool {
     !is_about_values && !is_raised(complaint) && complaint.sqlstate() != b"57014"
 }
 
-/// Has the server found that what it keeps is broken: a page, or an index? Whoever reads it next finds the same.
+/// True if the server has found that its data are broken: a page, or an index. Its next reader finds the
+/// same.
 pub(super) fn is_broken(complaint: &Complaint<'_>) -> bool {
     matches!(complaint.sqlstate(), b"XX001" | b"XX002") && !is_raised(complaint)
 }

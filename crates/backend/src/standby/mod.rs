@@ -2,18 +2,20 @@
 //! settings it has, asks for a statement in one pipeline, and swallows exactly the answers to what is ours: what is left
 //! is the answer that the primary would have given.
 //!
-//! Positioned, the pipeline is `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, `SELECT pg_last_wal_replay_lsn()`, the
-//! statement, with the same SELECT once more between its Bind and its Execute, `COMMIT`, and one Sync. The answer is held until
-//! it is whole or longer than a bound; nothing of it leaves by itself.
+//! Positioned, the pipeline is `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, `SELECT
+//! pg_last_wal_replay_lsn()`, the statement, with the same SELECT once more between its Bind and its Execute,
+//! `COMMIT`, and one Sync. The answer is held until it is whole or longer than a bound; none of it is sent
+//! before that.
 //!
-//! No answer comes from a server that somebody has promoted, and may have written to: it reports that it is no standby any
-//! more before the first ReadyForQuery behind that. Who takes the beginning of an answer asks its watcher whether it was
-//! one still.
+//! No answer comes from a promoted server, which may have taken writes. A promoted server reports that it is
+//! no standby any more before the first ReadyForQuery after the promotion. A reader of an answer's beginning
+//! asks the watcher if the server was still a standby.
 //!
-//! A replica that Consort feeds takes writes, and its life ends with its connections: there is nothing to promote. A read
-//! runs there as it is. It could not write either: what leaves was found to call nothing that does, and should that have
-//! been wrong (a function that was declared harmless and is not), all transactions of such a connection are READ ONLY, so
-//! that the replica refuses as a standby does. What it says of types and tables is told in the primary's OIDs (`told`).
+//! A logical replica takes writes, and its life ends with its connections: there is nothing to promote. A
+//! read runs there as it is. The read could not write either: an offloaded statement was found to call
+//! nothing that does. This finding could be wrong (a function that was declared harmless and is not). So all
+//! transactions of such a connection are READ ONLY, and the replica refuses writes as a standby does. Its
+//! types and tables are reported in the primary's OIDs (`oid_mapping`).
 
 mod answer;
 mod expected_answers;
@@ -55,7 +57,7 @@ const COMMIT: &[u8] = b"consort_commit";
 /// The portal of a second look at the position.
 const LOCKED: &[u8] = b"consort_locked";
 
-/// What the start-up packet of a connection asks for, besides who wants in.
+/// Parameters of a connection's start-up packet besides the user.
 pub fn parameters(kind: Kind) -> Vec<(String, String)> {
     match kind {
         Kind::Standby => Vec::new(),
@@ -72,17 +74,18 @@ const OWN_ANSWER_LIMIT: usize = 1 << 20;
 /// A connection at a standby.
 pub struct Standby {
     peer: Peer,
-    /// Where it lies when nobody uses it.
+    /// Idle connections to which it returns.
     pub shelf: Rc<Shelf>,
-    /// What cancels its statement, and where.
+    /// Cancels its statement, and names the server.
     pub cancel: Rc<Cancel>,
     /// The life of the standby in which it was opened: it ends with it.
     pub incarnation: Incarnation,
-    /// Its standby had replayed to here before it was opened; a fed replica surely showed what starts below.
+    /// Replay position of its standby before it was opened; a logical replica surely showed all commits
+    /// below.
     pub opened_at: Lsn,
     /// Its settings, once they were read.
     pub settings: Option<Settings>,
-    /// When it was opened.
+    /// Time of its opening.
     pub since: SystemTime,
     owed: Owed,
     _lease: Lease,
@@ -94,11 +97,11 @@ impl std::fmt::Debug for Standby {
     }
 }
 
-/// What the connection owes, and what it knows.
+/// Known state of the connection, and its outstanding answers.
 struct Owed {
-    /// What feeds the server.
+    /// Kind of the server's replication.
     kind: Kind,
-    /// What the primary says of the statement, for what a fed replica says of it.
+    /// The primary's description of the statement, which replaces a logical replica's.
     template: Option<Rc<Template>>,
     turns: VecDeque<Turn>,
     known: Known,
@@ -114,23 +117,24 @@ struct Owed {
     in_block: bool,
     /// The status in its last ReadyForQuery, while a transaction of the client is open.
     status: Option<Status>,
-    /// It is no standby any more, or has become one: it has said so before a ReadyForQuery, or when it let us in.
+    /// True if the server is no standby any more, or has become one. A report before a ReadyForQuery, or the
+    /// log-in, says so.
     turned: bool,
 }
 
-/// Whether a transaction of the client is open on a connection.
+/// State of a client's transaction on a connection: open or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kept {
-    /// No: a statement by itself is what it runs.
+    /// No: the connection runs a single statement.
     #[default]
     No,
-    /// Yes, and it may still begin anew at the primary: the client has seen nothing of it.
+    /// Yes, and the transaction may still begin again at the primary: the client has seen nothing of it.
     Unseen,
     /// Yes, and whatever goes wrong is the client's to know.
     Seen,
 }
 
-/// What is to run.
+/// Work to run.
 #[derive(Clone, Debug)]
 pub enum Work<'a> {
     /// The text of a Query.
@@ -139,7 +143,7 @@ pub enum Work<'a> {
     Batch(&'a Batch<'a>, Rc<Statement>),
 }
 
-/// How it is to run.
+/// Form in which it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As it is.
@@ -179,11 +183,11 @@ impl Owed {
         self.turned |= name == b"in_hot_standby" && (value == b"on") != is_standby;
     }
 
-    /// Why nothing that it says counts any more.
+    /// The reason why its answers do not count any more.
     fn why_turned(&self) -> &'static str {
         match self.kind {
-            Kind::Standby => "it is no standby any more",
-            Kind::Fed => "it is a standby, and no server that Consort feeds",
+            Kind::Standby => "the server is not a standby any more",
+            Kind::Fed => "the server is a standby, not a logical replica",
         }
     }
 }
@@ -255,7 +259,8 @@ impl Standby {
         }
     }
 
-    /// The server has closed it, said something that nobody asked for, or is no standby any more: it is of no more use.
+    /// True if the server has closed the connection, has sent an unexpected message, or is no standby any
+    /// more: it is of no more use.
     pub fn is_gone(&mut self) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let of_no_use = self.owed.turned || !self.owed.turns.is_empty();
@@ -264,21 +269,22 @@ impl Standby {
         gone
     }
 
-    /// What feeds its server.
+    /// Kind of the server's replication.
     pub fn kind(&self) -> Kind {
         self.owed.kind
     }
 
-    /// What is asked next is known by this template; `None`: nothing is known of it.
+    /// Sets the template that describes the next statement; `None`: no description is known.
     pub fn told_by(&mut self, template: Option<&Rc<Template>>) {
         if self.owed.kind == Kind::Fed {
             self.owed.template = template.cloned();
         }
     }
 
-    /// Begins a transaction of the client's in a snapshot whose replay position is read; a fed replica has none, and the
-    /// question for it takes the snapshot. It stays open until [`Standby::end`]; meanwhile answers come without their
-    /// ReadyForQuery, and [`Standby::status`] says how it stands.
+    /// Begins a transaction of the client's in a snapshot whose replay position is read. A logical replica
+    /// has none, and the query for it takes the snapshot. The transaction stays open until [`Standby::end`].
+    /// Meanwhile answers come without their ReadyForQuery, and [`Standby::status`] returns the transaction
+    /// status.
     pub fn ask_snapshot(&mut self, becomes: Option<&str>) {
         self.prepare(becomes);
         self.run_own(BEGIN, &[]);
@@ -294,17 +300,18 @@ impl Standby {
         self.owed.kept = Kept::Unseen;
     }
 
-    /// What it runs next belongs to a block at the primary, or not.
+    /// Marks the next statement as part of a transaction at the primary, or not.
     pub fn for_block(&mut self, in_block: bool) {
         self.owed.in_block = in_block;
     }
 
-    /// The client sees an answer of its transaction here: it cannot begin anew elsewhere.
+    /// Records that the client sees an answer of its transaction here: the transaction cannot begin again
+    /// elsewhere.
     pub fn seen(&mut self) {
         self.owed.kept = Kept::Seen;
     }
 
-    /// How the client's transaction stands here.
+    /// Status of the client's transaction here.
     pub fn status(&self) -> Status {
         self.owed.status.unwrap_or(Status::Failed)
     }
@@ -328,7 +335,7 @@ impl Standby {
         }
     }
 
-    /// Why nothing more can be asked, if the server has said so while nothing was asked.
+    /// The server's error that came while no answer was expected, if any: nothing more can be asked.
     pub fn farewell(&mut self) -> Option<Failed> {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let closed = matches!(self.peer.poll_fill(&mut cx), std::task::Poll::Ready(Err(_)));
@@ -343,7 +350,7 @@ impl Standby {
         if self.owed.turned {
             return Some(Failed::Gone(self.owed.why_turned().to_owned()));
         }
-        closed.then(|| Failed::Gone("it has closed the connection".to_owned()))
+        closed.then(|| Failed::Gone("the server closed the connection".to_owned()))
     }
 
     /// Sends work in one pipeline. `becomes` first brings the connection's settings to the session's. `true`: the statement
@@ -391,8 +398,9 @@ impl Standby {
         self.owed.turns.push_back(Turn::Ours(back::COMMAND_COMPLETE));
     }
 
-    /// Where replay is once the statement is bound: then it has locked all that it reads, and may have waited for that while
-    /// somebody emptied it. In a portal beside the statement's own.
+    /// Asks for the replay position once the statement is bound. By then the statement has locked all
+    /// relations that it reads, and may have waited for a TRUNCATE of them. The query runs in a portal
+    /// alongside the statement's own.
     fn ask_locked(&mut self, form: Form) {
         if form == Form::Positioned {
             let out = self.peer.out();

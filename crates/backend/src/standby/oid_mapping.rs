@@ -1,6 +1,6 @@
-//! What a fed replica says of tables and types, in the primary's OIDs: it has the same ones under others. How the primary
-//! describes the result of a statement is part of what is known of it; what is PostgreSQL's own has the same OID
-//! everywhere.
+//! Maps a logical replica's descriptions of tables and types to the primary's OIDs: the replica has the same
+//! objects under other OIDs. The primary's description of a statement's result is part of its template.
+//! Built-in objects of PostgreSQL have the same OID everywhere.
 
 use statement_analysis::Template;
 use statement_analysis::oid::FIRST_USER_OID;
@@ -49,8 +49,8 @@ fn of_type(here: u32, there: Option<u32>) -> Option<u32> {
     }
 }
 
-/// Whether the statement may be bound so at a fed replica, as far as the types of parameters (as they stand in the Parse
-/// message) and the formats of values go: nothing in them is one of the primary's OIDs.
+/// True if the statement may be bound so at a logical replica, as far as the types of parameters (as they
+/// stand in the Parse message) and the formats of values go: nothing in them is one of the primary's OIDs.
 pub fn may_be_bound(template: &Template, types: &[u8], bind: &Bind<'_>) -> bool {
     let own = |type_id: &[u8]| {
         type_id.try_into().is_ok_and(|type_id| u32::from_be_bytes(type_id) >= FIRST_USER_OID)
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(told(2, 0, 0, 25), Some((0, 0, 25)));
         assert_eq!(told(2, 0, 0, 1700), Some((0, 0, 1700)));
         assert_eq!(told(3, 0, 0, OWN), Some((0, 0, OWN + 2)));
-        // It is not the same statement there.
+        // The statement is another one there.
         for (place, table, type_id) in
             [(0, 0, 23), (2, OWN, 25), (1, OWN, 23), (2, 0, OWN), (4, OWN, 23), (4, 0, OWN)]
         {

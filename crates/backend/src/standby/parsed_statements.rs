@@ -6,7 +6,7 @@ use statement_analysis::cache::SettingsId;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// So many statements are kept on one connection.
+/// Most statements that are kept on one connection.
 const KNOWN_MAX: usize = 256;
 
 /// The statements that were parsed on a connection.
@@ -33,7 +33,7 @@ struct Entry {
 pub(super) struct Name {
     /// The name.
     pub(super) text: Rc<str>,
-    /// It must be parsed under it first.
+    /// The connection must parse the statement under it first.
     pub(super) is_new: bool,
     /// The statement of this name must be closed first.
     pub(super) evicted: Option<Rc<str>>,

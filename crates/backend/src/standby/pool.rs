@@ -1,5 +1,5 @@
-//! Connections at standbys that nobody uses just now, by standby, database and role. A statement borrows one; who was
-//! let in as one role never runs as another.
+//! Idle connections at standbys, by standby, database and role. A statement leases one; a connection of one
+//! role never runs statements of another.
 
 use crate::standby::Standby;
 use conn::registry::Cancel;
@@ -32,8 +32,8 @@ impl Drop for Lease {
     }
 }
 
-/// The connections of one owner that nobody uses just now. A session keeps the shelves that it borrows from, so that a
-/// statement looks nothing up.
+/// The idle connections of one owner. A session keeps the lists from which it leases, so that a statement
+/// looks nothing up.
 pub struct Shelf {
     /// Whose they are.
     pub owner: Owner,
@@ -75,29 +75,29 @@ pub fn give_back(standby: Box<Standby>) {
     shelf.idle.borrow_mut().push(standby);
 }
 
-/// A connection that nobody uses just now.
+/// An idle connection.
 #[derive(Clone, Debug)]
 pub struct Idle {
     /// Whose it is.
     pub owner: Owner,
     /// The process at the standby.
     pub cancel: Rc<Cancel>,
-    /// When it was opened.
+    /// Time of its opening.
     pub since: SystemTime,
 }
 
-/// How many connections there are at one standby for one owner.
+/// Number of connections at one standby for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
     /// Whose they are.
     pub owner: Owner,
-    /// Nobody uses them just now.
+    /// Idle connections.
     pub idle: usize,
 }
 
-/// The connections that nobody uses just now.
+/// The idle connections at the standbys.
 ///
-/// Invariant: at each standby at most `limit` connections are open, lent or idle.
+/// Invariant: at each standby at most `limit` connections are open, leased or idle.
 pub struct Pool {
     limit: usize,
     shelves: RefCell<BTreeMap<Owner, Rc<Shelf>>>,
@@ -117,7 +117,7 @@ impl Pool {
         Pool { limit, shelves: RefCell::default(), open: RefCell::default() }
     }
 
-    /// Where the connections of this owner are.
+    /// The idle connections of this owner.
     pub fn shelf(&self, owner: Owner) -> Rc<Shelf> {
         let new = |owner: &Owner| {
             Rc::new(Shelf { owner: owner.clone(), reconnects: Cell::new(None), idle: RefCell::default() })
@@ -125,8 +125,8 @@ impl Pool {
         self.shelves.borrow_mut().entry(owner).or_insert_with_key(new).clone()
     }
 
-    /// The right to open another connection at this standby. When there are as many as may be, one that nobody uses is
-    /// closed for it; `None` if all are used.
+    /// The right to open another connection at this standby. At the limit it closes an idle connection;
+    /// `None` if all are leased.
     pub fn lease(&self, place: &Place) -> Option<Lease> {
         let open = self.open.borrow_mut().entry(place.clone()).or_default().clone();
         if open.get() >= self.limit {
@@ -141,7 +141,7 @@ impl Pool {
         shelves.values().filter(|shelf| shelf.owner.place == *place).find_map(|shelf| shelf.close_one())
     }
 
-    /// Closes what nobody uses at this standby: its life has ended, or it is drained.
+    /// Closes idle connections at this standby: it has restarted, or it is drained.
     pub fn close(&self, place: &Place) {
         let mut shelves = self.shelves.borrow_mut();
         for shelf in shelves.values().filter(|shelf| shelf.owner.place == *place) {
@@ -150,7 +150,8 @@ impl Pool {
         shelves.retain(|_, shelf| Rc::strong_count(shelf) > 1 || !shelf.idle.borrow().is_empty());
     }
 
-    /// Closes what nobody uses in this database, or in all; what somebody uses is closed when it is given back.
+    /// Closes idle connections in this database, or in all; a leased connection is closed when it is
+    /// returned.
     pub fn reconnect(&self, database: Option<&str>) {
         let is_one = |shelf: &&Rc<Shelf>| database.is_none_or(|database| shelf.owner.database == database);
         for shelf in self.shelves.borrow().values().filter(is_one) {
@@ -159,7 +160,7 @@ impl Pool {
         }
     }
 
-    /// The connections that nobody uses just now.
+    /// The idle connections.
     pub fn each_idle(&self) -> Vec<Idle> {
         let mut all = Vec::new();
         for shelf in self.shelves.borrow().values() {
@@ -172,13 +173,13 @@ impl Pool {
         all
     }
 
-    /// How many connections are idle, by owner.
+    /// Number of idle connections, by owner.
     pub fn idle(&self) -> Vec<Count> {
         let count = |shelf: &Rc<Shelf>| Count { owner: shelf.owner.clone(), idle: shelf.idle.borrow().len() };
         self.shelves.borrow().values().map(count).collect()
     }
 
-    /// How many connections are open at this standby, lent or idle.
+    /// Number of open connections at this standby, leased or idle.
     pub fn open(&self, place: &Place) -> usize {
         self.open.borrow().get(place).map_or(0, |open| open.get())
     }

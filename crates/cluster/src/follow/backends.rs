@@ -1,5 +1,5 @@
-//! The log-ins at the primary: orphans that may still commit after their connection was lost, and, with writers through
-//! this process only, log-ins that are not ours.
+//! The log-ins at the primary: orphans that may still commit after their connection was lost, and, with
+//! writers through this process only, foreign log-ins.
 
 use super::foreign_sessions;
 use crate::trouble::{RECONNECT_AFTER, answered};
@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use transaction::Backend;
 
-/// How often the log-ins are looked at.
+/// Interval between checks of the log-ins.
 const ROUND: Duration = Duration::from_millis(250);
 
-/// Every backend that may run a client's SQL, but the one that asks: also a walsender of a database, which takes SQL as long as it
-/// does not stream. Sessions that end are in it until they are gone.
+/// Query of every backend that may run a client's SQL, except the asking one. A walsender of a database is
+/// included, which takes SQL as long as it does not stream. So are ending sessions until they are gone.
 const LOG_INS: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
      coalesce(application_name, ''), coalesce(usename::text, ''), coalesce(datname::text, ''), \
      coalesce(pg_catalog.host(client_addr), 'a Unix socket') FROM pg_catalog.pg_stat_activity a \
@@ -23,11 +23,11 @@ const LOG_INS: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)
      OR backend_type = 'walsender' AND datid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_replication r \
      WHERE r.pid = a.pid AND r.state IN ('catchup', 'streaming')))";
 
-/// Looks at the log-ins, for ever.
+/// Checks the log-ins, for ever.
 pub(crate) async fn run(cluster: Cluster) {
     while !cluster.stopping() {
         if let Err(error) = follow(&cluster).await {
-            tracing::debug!(%error, "the log-ins at the primary cannot be looked at");
+            tracing::debug!(%error, "cannot read the log-ins at the primary");
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
     }
@@ -39,7 +39,8 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     while !cluster.stopping() {
         let orphans = cluster.backends().orphans();
         let (own, arriving) = (cluster.backends().own(), cluster.backends().arriving_now());
-        // While another one leads its clients' log-ins are no news. What was seen before he ended counts for nothing.
+        // While another Consort is the leader, its clients' log-ins are no news. Log-ins seen before it ended
+        // do not count.
         let leads = cluster.lead().is_sure(cluster.now());
         let present = look(&control).await?;
         cluster.backends().seen(&own, &present.iter().map(|seen| seen.backend).collect::<Vec<_>>());
@@ -65,7 +66,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             let who = present.iter().find(|seen| seen.backend == backend);
             tracing::warn!(
                 by = who.map_or("", |seen| &seen.who),
-                "somebody logged in at the primary past Consort: from now on every read is proven against writers anywhere"
+                "found a log-in that bypasses Consort; from now on reads are proven for writers = anywhere"
             );
             cluster.scheduler().foreign_login();
             cluster.moved();
@@ -79,7 +80,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
 /// A client's backend as the primary shows it.
 struct Seen {
     backend: Backend,
-    /// Its application name is that of our own control connections.
+    /// True if its application name is that of Consort's control connections.
     ours: bool,
     /// Role, program and machine, and the database.
     who: String,

@@ -1,15 +1,15 @@
-//! A server that comes of a base backup joins: it follows the primary's log as a standby, until what commits is kept for it,
-//! and the log that was written before is replayed. Then it leaves the log, and is fed.
+//! A server from a base backup joins: it follows the primary's WAL as a standby until commits are kept for it
+//! and all older WAL is replayed. Then it stops following the WAL, and becomes a logical replica.
 //!
 //! ```text
-//!   kept for it, database by database | T: what the primary has written by then | replayed up to T | promoted at L >= T
+//!   kept for it, database by database | T: end of the primary's WAL | replayed up to T | promoted at L >= T
 //! ```
 //!
-//! **Why nothing is missing.** What came out of a slot before it was kept was on the primary's disk by then, so it ends at or
-//! below T, and is in the copy. What ends behind L is kept. What lies in between is in both, and is not given twice: the copy
-//! shows what ends at or below L, and no more.
+//! **Why nothing is missing.** A commit that came out of a slot before commits were kept was on the primary's
+//! disk by then. So it ends at or below T, and is in the copy. Commits that end after L are kept. Commits in
+//! between are in both, and are not applied twice: the copy shows exactly the commits that end at or below L.
 //!
-//! What is kept goes when the server is lost before it was taken over.
+//! Kept commits are dropped if the server is lost before it was taken over.
 
 use super::replica_feed;
 use crate::trouble::answered;
@@ -25,36 +25,37 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How often is looked how far it has replayed.
+/// Interval between queries of its replay position.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Databases that are about to be followed are waited for, for so long.
+/// Maximum wait for databases that are about to be followed.
 const FOLLOWED_LIMIT: Duration = Duration::from_secs(10);
-/// How long a server may stand still before it is said to people that it is given no log.
+/// Time without replay progress after which the log says that a server receives no WAL.
 const STANDSTILL: Duration = Duration::from_secs(10);
-/// A server that is promoted answers within this, or is taken for dead.
+/// Maximum time for the answer of a server that is promoted, after which it counts as dead.
 const PROMOTED_LIMIT: Duration = Duration::from_secs(90);
 
-/// What is kept for the databases of a server that joins. Of those that were not taken over it goes with this.
+/// Commits kept for the databases of a server that joins. Dropping this drops those of databases that were
+/// not taken over.
 pub(super) struct Joining<'a> {
     cluster: &'a Cluster,
     id: StandbyId,
     databases: Vec<(Rc<Database>, DatabaseId)>,
 }
 
-/// If the server is a base backup that follows the primary still: has it leave the primary's log.
+/// Makes a server that is a base backup and still follows the primary stop following the primary's WAL.
 pub(super) async fn join(cluster: &Cluster, id: StandbyId) -> Result<Joining<'_>, Error> {
     let address = &cluster.standby(id).address;
     let mut joining = Joining { cluster, id, databases: Vec::new() };
     if within_limit(address, backup::follows(&cluster.setup().primary, address)).await? {
         if !cluster.lead().is_sure(cluster.now()) {
             return Err(Error::NotReady(
-                "it is a base backup, which the Consort that leads takes in".to_owned(),
+                "the server is a base backup; only the leader promotes it".to_owned(),
             ));
         }
         tokio::select! {
             joined = joining.go(address) => joined?,
             () = cluster.lead().until_waits() => return Err(Error::NotReady("another Consort leads".to_owned())),
-            () = cluster.replica_stopped(id) => return Err(Error::NotReady("it is paused, or leaves".to_owned())),
+            () = cluster.replica_stopped(id) => return Err(Error::NotReady("the replica is paused or leaving".to_owned())),
         }
     }
     Ok(joining)
@@ -69,28 +70,28 @@ impl Joining<'_> {
         }
         let goal = backup::written(&primary).await?;
         self.databases.iter().for_each(|(_, of)| self.cluster.feeds().keeps_behind(*of, self.id, goal));
-        tracing::info!(replica = name, %goal, "the base backup follows the primary up to here");
+        tracing::info!(replica = name, %goal, "base backup replays WAL up to the goal");
         let replica = Control::connect(&address.with_database(CONTROL_DATABASE)).await?;
         self.until_replayed(&replica, goal).await?;
         let promoted = tokio::time::timeout(PROMOTED_LIMIT, backup::promote(&primary, &replica)).await;
         promoted.map_err(|_| Error::Unreachable("the server does not answer".to_owned()))??;
-        tracing::info!(replica = name, "the base backup has left the primary's log");
+        tracing::info!(replica = name, "base backup promoted");
         Ok(())
     }
 
-    /// Keeps what commits in the database from here on, as soon as it is followed.
+    /// Keeps the commits of the database from here on, as soon as it is followed.
     async fn keep(&mut self, database: Rc<Database>) -> Result<(), Error> {
         let (cluster, id) = (self.cluster, self.id);
         let Some(of) = followed(cluster, &database).await else {
-            tracing::warn!(database = database.name(), "it is not followed, and copied by a dump when it is");
+            tracing::warn!(database = database.name(), "database is not followed; a dump will copy it later");
             return Ok(());
         };
         replica_feed::log_commands(cluster, &database).await?;
         cluster.fed_takes(id, of);
-        // How far that is the primary has not said yet.
+        // The primary has not reported that position yet.
         cluster.feeds().keeps_behind(of, id, Lsn::MAX);
         self.databases.push((database, of));
-        let why = "its base backup follows the primary until what commits is kept for it".to_owned();
+        let why = "the base backup replays WAL until commits are kept for it".to_owned();
         cluster.feeds().set_stage(of, id, Stage::Waiting(why));
         loop {
             let moved = cluster.next_move();
@@ -102,7 +103,7 @@ impl Joining<'_> {
         }
     }
 
-    /// Waits until the server has replayed the primary's log up to a place, and tells how far it is.
+    /// Waits until the server has replayed the WAL up to a position. Returns the server's replay position.
     async fn until_replayed(&self, replica: &Control, goal: Lsn) -> Result<(), Error> {
         let (mut before, mut since) = (Lsn::ZERO, Instant::now());
         loop {
@@ -115,9 +116,8 @@ impl Joining<'_> {
             }
             let megabytes = (goal.get() - here.get()) as f64 / f64::from(1 << 20);
             let gets_none =
-                if since.elapsed() < STANDSTILL { "" } else { ", and is given none: look at its log" };
-            let why =
-                format!("its base backup has {megabytes:.1} MB of the primary's log to replay{gets_none}");
+                if since.elapsed() < STANDSTILL { "" } else { ", and receives none: see its server log" };
+            let why = format!("the base backup has {megabytes:.1} MB of WAL to replay{gets_none}");
             for (_, of) in self.databases.iter().filter(|(database, _)| self.cluster.has(database)) {
                 self.cluster.feeds().set_stage(*of, self.id, Stage::Waiting(why.clone()));
             }
@@ -138,8 +138,8 @@ impl Drop for Joining<'_> {
     }
 }
 
-/// The databases that are attached, followed from now on if nobody has used them yet, for they came with the backup too; and
-/// those that are used, and may be attached just now.
+/// Returns the databases that are attached or in use. A database that no client has used yet is followed from
+/// now on, because it came with the backup too. A database in use may be attached at this moment.
 async fn all_followed(cluster: &Cluster, primary: &Control) -> Result<Vec<Rc<Database>>, Error> {
     let slots = answered(attach::slots(primary)).await?;
     let attached = slots.into_iter().filter_map(|slot| slot.database);
@@ -147,7 +147,7 @@ async fn all_followed(cluster: &Cluster, primary: &Control) -> Result<Vec<Rc<Dat
     Ok(cluster.databases().into_iter().filter(|database| cluster.follows(database.name())).collect())
 }
 
-/// The number of the database as soon as it is followed; `None` if that takes too long.
+/// Returns the number of the database as soon as it is followed; `None` if that takes too long.
 async fn followed(cluster: &Cluster, database: &Database) -> Option<DatabaseId> {
     let limit = Instant::now() + FOLLOWED_LIMIT;
     loop {

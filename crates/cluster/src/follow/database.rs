@@ -1,4 +1,4 @@
-//! The life of one served database: attached, decoded, its catalog read anew after each DDL command.
+//! Life cycle of one served database: attached, decoded, its catalog read again after each DDL command.
 
 use super::sequences::Watch;
 use super::{FIRST_EPOCH, foreign_sessions};
@@ -18,16 +18,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a catalog that does not yet show a decoded DDL command is let rest before it is read again.
+/// Pause before a catalog that does not yet show a decoded DDL command is read again.
 const CATALOG_ROUND: Duration = Duration::from_millis(2);
 
-/// How often a table is tried again that was locked when it was to get its identity.
+/// Interval between attempts to set the replica identity of a locked table.
 const LOCKED_ROUND: Duration = Duration::from_secs(1);
 
-/// How often is looked whether what tells of DDL is there still: who may make event triggers may drop them.
+/// Interval between checks that the objects that report DDL still exist: a role that may create event
+/// triggers may drop them.
 const ATTACHED_ROUND: Duration = Duration::from_secs(1);
 
-/// What it costs to keep a commit for replicas, beside its rows.
+/// Bytes that a commit kept for replicas costs in addition to its rows.
 const COMMIT_BYTES: u64 = 512;
 
 /// Follows the database until it is dropped.
@@ -48,7 +49,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
         let pause = match followed {
             Some(Ok(())) => return,
             Some(Err(error)) if is_gone(&error) => {
-                tracing::info!(database = database.name(), "the database is no more");
+                tracing::info!(database = database.name(), "database dropped");
                 cluster.forget_database(&database);
                 return;
             }
@@ -67,9 +68,9 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
             None => {
                 tracing::info!(
                     database = database.name(),
-                    "reads stay at the primary: somebody needs it alone"
+                    "reads stay at the primary: a command needs exclusive access to the database"
                 );
-                database.set_trouble(Some("somebody needs the database alone".into()));
+                database.set_trouble(Some("a command needs exclusive access to the database".into()));
                 RECONNECT_AFTER
             }
         };
@@ -81,7 +82,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>) {
     }
 }
 
-/// Waits until this Consort leads. Nothing is done in the database before: another one follows it.
+/// Waits until this Consort leads. No work is done in the database before: another one follows it.
 async fn lead(cluster: &Cluster, database: &Database) {
     loop {
         tokio::select! {
@@ -99,19 +100,19 @@ async fn lead(cluster: &Cluster, database: &Database) {
     }
 }
 
-/// What people are told of a failure, with what would mend it where PostgreSQL does not say so.
+/// Text of a failure for the operator, with a remedy where PostgreSQL names none.
 fn said(error: &Error) -> String {
     if error.is("22021") {
         return format!(
-            "{error}: names, definitions and rows are read as UTF8, and a database of another encoding (SQL_ASCII) holds \
-             bytes that are none; restore a dump of it into a database with the encoding that they have, or leave it out \
-             of the setting databases"
+            "{error}: names, definitions and rows are read as UTF8, but the database has another \
+             encoding (SQL_ASCII) and contains invalid UTF8; restore a dump of it into a database with \
+             the right encoding, or remove it from the setting databases"
         );
     }
     error.to_string()
 }
 
-/// 3D000: no such database.
+/// Returns true for SQLSTATE 3D000: no such database.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Refused { sqlstate, .. } if sqlstate == "3D000")
 }
@@ -122,31 +123,32 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     }
     let address = cluster.setup().primary.with_database(database.name());
     let control = Control::connect(&address).await?;
-    // Attaching commits, and no session's doubt explains that.
+    // Attaching commits, and no session's in-flight write set explains that commit.
     let upkeep = Upkeep::begin(cluster, database);
     let attached = attach(cluster, database, &control).await?;
     drop(upkeep);
     let id = attached.database;
-    // From here on a change of roles is marked in it too, by whoever finds it.
+    // From here on, a change of roles is marked in this database too, whichever session finds it.
     cluster.identified(database, id);
     let upkeep = Upkeep::begin(cluster, database);
-    // Roles may have changed while nobody looked. No read leaves before a gauge has settled that sees the mark.
+    // Roles may have changed unobserved. No read is offloaded before a snapshot probe that sees the mark has
+    // settled.
     let mark = attach::mark(&control, true).await?;
     for ours in attached.made_by.into_iter().chain([mark]) {
         database.names().marked(ours);
     }
     drop(control);
     drop(upkeep);
-    // Before the slot is opened: its commits have versions from the first one on.
+    // This precedes the slot's opening, so that its commits have versions from the first one on.
     let mut fed = cluster.feed_all(id);
     let mut decoder = Decoder::open(&address, &attached.slot, id, FIRST_EPOCH).await?;
     decoder.keep_rows(fed);
     let life = Some(decoder.sighting().incarnation);
     if cluster.scheduler().order().incarnation() != life {
-        return Err(Error::NotReady("the primary has not been gauged in this life of it".to_owned()));
+        return Err(Error::NotReady("no snapshot probe of the primary since its restart".to_owned()));
     }
     if attached.created {
-        // What names meant before it was made, nobody knows.
+        // The meaning of names before this moment is unknown.
         database.names().changed(None);
         cluster.scheduler().slot_created(id, decoder.from());
     } else {
@@ -166,7 +168,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     tracing::info!(database = database.name(), slot = attached.slot, "following the database");
     while !cluster.stopping() {
         if !cluster.scheduler().order().followed(id) {
-            return Err(Error::NotReady("the primary has begun another life".to_owned()));
+            return Err(Error::NotReady("the primary has restarted".to_owned()));
         }
         tokio::select! {
             decoded = decoder.next() => take_in(cluster, database, decoded?),
@@ -191,7 +193,8 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     Ok(())
 }
 
-/// Too many commits waited for a gauge, and have no versions: the slot gives them again.
+/// Requests a new run, because too many commits waited for a probe and have no versions: the slot repeats
+/// them.
 fn demand_a_run(cluster: &Cluster, id: DatabaseId) -> Result<(), Error> {
     let has_run = cluster.scheduler().order().run(id).is_some();
     if has_run || !cluster.is_fed(id) {
@@ -199,10 +202,10 @@ fn demand_a_run(cluster: &Cluster, id: DatabaseId) -> Result<(), Error> {
     }
     cluster.scheduler().forget_slot(id);
     cluster.follow_run(id);
-    Err(Error::NotReady("more commits wait for the primary to show them than are remembered".to_owned()))
+    Err(Error::NotReady("too many commits wait to become visible at the primary".to_owned()))
 }
 
-/// Something came out of the slot. DDL is a barrier: what was understood before it is void.
+/// Takes in output of the slot. DDL is a barrier: knowledge from before it is void.
 fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     match decoded {
         Decoded::Commit { commit, ddl, changes } => {
@@ -248,7 +251,7 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     }
 }
 
-/// Attaches the database if that is ours to do; otherwise it must have been done.
+/// Attaches the database if the configuration says so; otherwise it must be attached already.
 async fn attach(cluster: &Cluster, database: &Database, control: &Control) -> Result<Attached, Error> {
     if cluster.setup().attach {
         let report = |waits: &str| reads_wait(cluster, database, waits);
@@ -267,15 +270,16 @@ async fn attach(cluster: &Cluster, database: &Database, control: &Control) -> Re
     }
 }
 
-/// Attaching waits for transactions, and goes on waiting: a limit would begin each time with newer ones.
+/// Reports that attaching waits for transactions. The wait goes on, because a limit would begin each time
+/// with newer ones.
 fn reads_wait(cluster: &Cluster, database: &Database, waits: &str) {
     tracing::warn!(database = database.name(), "reads stay at the primary: {waits}");
     database.set_trouble(Some(waits.to_owned().into()));
     cluster.moved();
 }
 
-/// Completes, with what is missing, when somebody has taken away what tells of DDL. What names mean is not known from then on.
-/// On the same connection it is asked meanwhile where sequences stand.
+/// Completes when an object that reports DDL was removed. Returns an error that names the missing object. The
+/// meaning of names is unknown from then on. The same connection also reads the positions of sequences.
 async fn unattached(cluster: &Cluster, database: &Database) -> Error {
     let address = cluster.setup().primary.with_database(database.name());
     let mut sequences = Watch::begin();
@@ -291,16 +295,18 @@ async fn unattached(cluster: &Cluster, database: &Database) -> Error {
             Ok(missing) => {
                 database.names().changed(None);
                 return Error::Setup(format!(
-                    "the database is not attached any more (missing: {missing}): run `consort attach`"
+                    "the database is no longer attached (missing: {missing}): run `consort attach`"
                 ));
             }
-            Err(error) => tracing::debug!(database = database.name(), %error, "it was not looked at"),
+            Err(error) => {
+                tracing::debug!(database = database.name(), %error, "cannot check whether the database is attached")
+            }
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
     }
 }
 
-/// Completes, with what it is, when something of what tells of DDL is missing.
+/// Completes when an object that reports DDL is missing. Returns its name.
 async fn until_missing(control: &Control) -> Result<String, Error> {
     loop {
         tokio::time::sleep(ATTACHED_ROUND).await;
@@ -311,7 +317,7 @@ async fn until_missing(control: &Control) -> Result<String, Error> {
     }
 }
 
-/// Sees to the tables that were locked when the database was attached, if there are any.
+/// Handles the tables that were locked when the database was attached, if there are any.
 fn give_later(cluster: &Cluster, database: &Rc<Database>, locked: &[String]) -> Option<Task> {
     if locked.is_empty() {
         return None;
@@ -320,12 +326,12 @@ fn give_later(cluster: &Cluster, database: &Rc<Database>, locked: &[String]) -> 
     tracing::warn!(
         database = database.name(),
         tables,
-        "locked by somebody: their UPDATE and DELETE fail until REPLICA IDENTITY FULL can be set"
+        "tables are locked: their UPDATE and DELETE fail until REPLICA IDENTITY FULL can be set"
     );
     Some(Task(tokio::task::spawn_local(attach_locked(cluster.clone(), database.clone()))))
 }
 
-/// Gives their identity to the tables that were locked, as soon as it can.
+/// Sets the replica identity of the tables that were locked, as soon as possible.
 async fn attach_locked(cluster: Cluster, database: Rc<Database>) {
     let address = cluster.setup().primary.with_database(database.name());
     while !cluster.stopping() {
@@ -339,21 +345,27 @@ async fn attach_locked(cluster: Cluster, database: Rc<Database>) {
             Ok((given, locked)) => {
                 if !given.is_empty() {
                     let tables = given.join(", ");
-                    tracing::info!(database = database.name(), tables, "they have REPLICA IDENTITY FULL now");
+                    tracing::info!(
+                        database = database.name(),
+                        tables,
+                        "set REPLICA IDENTITY FULL on tables that were locked"
+                    );
                 }
                 if locked.is_empty() {
                     return;
                 }
             }
-            Err(error) => tracing::debug!(database = database.name(), %error, "locked tables were not tried"),
+            Err(error) => {
+                tracing::debug!(database = database.name(), %error, "cannot set REPLICA IDENTITY FULL on locked tables")
+            }
         }
     }
 }
 
-/// Reads the catalog whenever it changed.
+/// Reads the catalog after each change.
 async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Control) {
     let mut trouble = Trouble::default();
-    // Each catalog is read again after DDL; the log names a declaration once.
+    // Each catalog is read again after DDL. The log names a declaration once.
     let mut passed_over: Vec<String> = Vec::new();
     while !cluster.stopping() {
         if database.loaded().is_some() {
@@ -366,7 +378,7 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
                 loaded.catalog.trusts_declarations = cluster.orders_first();
                 let wrong = loaded.catalog.declare(&cluster.procedures(), &cluster.setup().harmless);
                 for why in wrong.iter().filter(|why| !passed_over.contains(*why)) {
-                    tracing::warn!(database = database.name(), wrong = why, "a declaration is passed over");
+                    tracing::warn!(database = database.name(), wrong = why, "ignoring a declaration");
                 }
                 passed_over = wrong;
                 trouble = Trouble::default();
@@ -380,10 +392,10 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
                 let why = said(&error);
                 let (is_new, pause) = trouble.met(&why, &error, Duration::ZERO);
                 if is_new {
-                    tracing::warn!(database = database.name(), error = why, "the catalog could not be read");
+                    tracing::warn!(database = database.name(), error = why, "cannot read the catalog");
                 }
                 database.set_catalog_trouble(why);
-                // Another change may mend it.
+                // Another change may fix it.
                 let _ = tokio::time::timeout(pause, database.reload_asked()).await;
                 if let Ok(anew) =
                     Control::connect(&cluster.setup().primary.with_database(database.name())).await

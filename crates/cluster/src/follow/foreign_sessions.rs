@@ -1,4 +1,4 @@
-//! The sessions at the primary that are not Consort's, in words: a writer past Consort is named to the operator.
+//! Description of the primary's foreign sessions: a writer that bypasses Consort is named to the operator.
 
 use crate::Cluster;
 use crate::trouble::answered;
@@ -6,17 +6,17 @@ use history::Footprint;
 use postgres::Error;
 use postgres::address::{APPLICATION_NAME, Control};
 
-/// So many sessions, and so many tables, are named.
+/// Maximum number of sessions, and of tables, that a log line names.
 const NAMED_AT_MOST: usize = 3;
 
-/// Sessions of other programs in a database, the one that did something last first.
+/// Query of the sessions of other programs in a database, the most recently active first.
 const SESSIONS: &str = "SELECT pid, usename::text, coalesce(application_name, ''), \
      coalesce(pg_catalog.host(client_addr), 'a Unix socket') FROM pg_catalog.pg_stat_activity \
      WHERE datname = $1 AND backend_type = 'client backend' AND pid <> pg_catalog.pg_backend_pid() \
      AND coalesce(application_name, '') <> $2 ORDER BY state_change DESC NULLS LAST";
 
-/// A commit past Consort has come out of the slot of this database. The log names its tables, and the sessions that may have
-/// written it: the stream itself names no role.
+/// Reports a commit past Consort that came out of this database's slot. The log line names its tables, and
+/// the sessions that may have written it: the stream itself names no role.
 pub(super) fn committed(cluster: &Cluster, database: &str, tables: String) {
     let (cluster, database) = (cluster.clone(), database.to_owned());
     tokio::task::spawn_local(async move {
@@ -25,13 +25,13 @@ pub(super) fn committed(cluster: &Cluster, database: &str, tables: String) {
                 "a session that has ended (log_connections = on at the primary logs each log-in)".to_owned()
             }
             Ok(found) => found.join(", "),
-            Err(error) => format!("the sessions of the primary could not be read: {error}"),
+            Err(error) => format!("cannot read the sessions of the primary: {error}"),
         };
         tracing::warn!(
             database,
             tables,
             by,
-            "a commit came past Consort: from now on every read is proven against writers anywhere"
+            "found a commit that bypasses Consort; from now on reads are proven for writers = anywhere"
         );
     });
 }
@@ -48,13 +48,13 @@ async fn sessions(cluster: &Cluster, database: &str) -> Result<Vec<String>, Erro
     Ok(named.take(NAMED_AT_MOST).collect())
 }
 
-/// One session, for a person.
+/// Returns the description of one session.
 pub(super) fn session(user: &str, application: &str, from: &str, pid: i32) -> String {
     let application = if application.is_empty() { String::new() } else { format!(" with {application}") };
     format!("{user}{application} from {from} (process {pid})")
 }
 
-/// The tables of a commit, by their names.
+/// Returns the tables of a commit, by their names.
 pub(super) fn tables(wrote: &Footprint, name: impl Fn(history::RelationId) -> String) -> String {
     let Some(tables) = wrote.tables() else { return "all (DDL)".to_owned() };
     let names: Vec<String> = tables.map(|(table, _)| name(table)).collect();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use history::{Access, ColumnSet, RelationId, Rows};
 
-    /// The log said "wrote=16388(*)[1 row]": a person looks for a table and a role.
+    /// The log line names the table and the role, not "wrote=16388(*)[1 row]".
     #[test]
     fn foreign_commit_is_told_by_names() {
         let mut wrote = Footprint::NOTHING;

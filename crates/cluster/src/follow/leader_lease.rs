@@ -1,11 +1,12 @@
-//! The lead: asks the primary for it, again and again, and once it is there says so again and again that this Consort lives.
+//! The leader lease: this Consort asks the primary for it repeatedly, and once it holds the lease renews it
+//! repeatedly.
 //!
 //! ```text
-//!   the lock is another's --> wait
-//!   the lock is ours --was another's, and two at a time do harm--> until he is known to be gone, or a lease has passed
-//!                    --was another's--> the streams of his slots are ended
-//!                    --transactions are ordered first--> until nobody has written and not committed
-//!                    --> leads
+//!   another holds the lock --> wait
+//!   lock ours --other held it, and two at a time do harm--> until the other is gone, or a lease has passed
+//!             --other held it--> the streams of its slots are ended
+//!             --transactions are ordered first--> until no transaction has written and not committed
+//!             --> leads
 //! ```
 
 use crate::trouble::{RECONNECT_AFTER, Trouble};
@@ -17,64 +18,67 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often is looked who has the lock, and what he does.
+/// Interval between checks of the lock's holder and its activity.
 const WAIT_ROUND: Duration = Duration::from_millis(200);
-/// What a process that has just ended leaves at the primary is gone within this: nobody is taken for the one that leads before.
+/// Time within which the traces of a process that has just ended vanish at the primary. No process counts as
+/// leader before.
 const RESIDUE: Duration = Duration::from_secs(1);
-/// The pause between two questions of who has it.
+/// Minimum pause between two queries of the lock's holder.
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
-/// A primary that does not answer for so long is asked on another connection, if the lease is not longer.
+/// Time without an answer after which the primary is queried on another connection, if the lease is not
+/// longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was seen of another one that has the lock.
+/// Observed state of another Consort that holds the lock.
 #[derive(Clone, Debug)]
 struct Seen {
     holder: Holder,
-    /// How long he had said nothing.
+    /// Time since its last renewal.
     silent: Duration,
     traces: Traces,
 }
 
 impl Seen {
-    /// Whether he cannot be sure any more that he leads: the primary has ended his session because he said nothing.
+    /// Returns true if the holder's lease has lapsed: the primary has ended its silent session.
     fn has_lapsed(&self, lease: Duration) -> bool {
         !lease.is_zero() && self.silent >= lease * 7 / 8
     }
 
-    /// Whether he is surely gone: the streams that he read have ended, all in one life of the primary. A crash of the primary,
-    /// or whoever ends his log-in by hand, takes the lock from one that lives.
+    /// Returns true if the holder is surely gone: the streams that it read have ended, all in one incarnation
+    /// of the primary. A crash of the primary, or an administrator who terminates its log-in, takes the lock
+    /// from a process that lives.
     fn is_gone(&self, now: Traces) -> bool {
         self.traces.streams > 0 && now.streams == 0 && now.life_us == self.traces.life_us
     }
 }
 
-/// What outlives a connection.
+/// State that outlives a connection.
 struct Course {
-    /// Nobody was heard of yet.
+    /// True until another Consort was heard of.
     is_first: bool,
-    /// Who had the lock.
+    /// Last observed holder of the lock.
     seen: Option<Seen>,
-    /// Our process at the primary that had it, and may have it still for a moment.
+    /// Own backend at the primary that had the lock, and may have it still for a moment.
     own: Option<i32>,
 }
 
-/// Asks for the lead, for ever.
+/// Asks for the leader lease, for ever.
 pub(crate) async fn run(cluster: Cluster, lease: Duration) {
     let mut course = Course { is_first: true, seen: None, own: None };
     let mut trouble = Trouble::default();
     while !cluster.stopping() && !cluster.lead().has_resigned() {
         let began = Instant::now();
-        // With the connection goes the lock.
+        // The lock goes with the connection.
         let Err(error) = tokio::select! {
             ended = follow(&cluster, lease, &mut course) => ended,
             () = cluster.lead().until_resigned() => return,
         };
         let (is_new, _) = trouble.met(&error.to_string(), &error, began.elapsed());
         if is_new {
-            tracing::debug!(%error, "the primary cannot be asked who leads");
+            tracing::debug!(%error, "cannot ask the primary for the leader");
         }
-        // Behind a crash of the primary the one that led comes first: it knows more.
+        // After a crash of the primary, the former leader goes first: it knows more.
         let waits = matches!(cluster.lead().standing(), Standing::Waits(_));
         sleep(if waits { RESIDUE } else { RECONNECT_AFTER }).await;
     }
@@ -108,7 +112,7 @@ async fn follow(cluster: &Cluster, lease: Duration, course: &mut Course) -> Resu
     }
 }
 
-/// The connection on which the lead is asked for.
+/// The connection on which the leader lease is requested.
 struct Line<'a> {
     claim: Claim,
     cluster: &'a Cluster,
@@ -116,7 +120,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The answer, or an error when none comes in all the time in which one could count.
+    /// Returns the answer, or an error when none comes in all the time in which one could count.
     async fn heard<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let limit = self.lease.max(PATIENCE);
         timeout(limit, question)
@@ -124,7 +128,7 @@ impl Line<'_> {
             .unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {limit:?}"))))
     }
 
-    /// Says to the primary, which has given us the lock, that we live.
+    /// Renews the lease: reports to the primary, which has granted the lock, that this Consort lives.
     async fn renew(&self) -> Result<(), Error> {
         let sent = self.cluster.now();
         self.heard(self.claim.renew()).await?;
@@ -137,12 +141,12 @@ impl Line<'_> {
         let began = Instant::now();
         while !self.heard(self.claim.take()).await? {
             match self.heard(self.claim.holder()).await? {
-                // Freed in this moment, or by what is left of ourselves.
+                // Freed in this moment, or held by a former backend of this process.
                 None => {}
                 Some((holder, _)) if course.own == Some(holder.pid) => {}
                 Some(_) if course.is_first && began.elapsed() < RESIDUE => {}
                 Some((holder, _)) if !holder.is_superuser => {
-                    tracing::warn!(%holder, "somebody who is no Consort has the lock of the one that leads: it is ended");
+                    tracing::warn!(%holder, "terminating foreign session that holds the leader lock");
                     self.heard(self.claim.end(holder.pid)).await?;
                 }
                 Some((holder, silent)) => {
@@ -153,7 +157,7 @@ impl Line<'_> {
                         tracing::info!(%holder, "another Consort leads: this one waits");
                         if self.lease.is_zero() && !self.cluster.lead().is_heir() {
                             tracing::warn!(
-                                "one that hangs is not replaced: that needs lease_time = \"10s\" at all of them"
+                                "a hanging leader is not replaced; set leader_lease_timeout = \"10s\" for every Consort"
                             );
                         }
                         self.cluster.moved();
@@ -164,7 +168,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// The lock is ours: until this one may lead.
+    /// Takes over with the lock held: completes when this Consort may lead.
     async fn succeed(&self, former: Option<&Seen>) -> Result<(), Error> {
         let (cluster, taken) = (self.cluster, Instant::now());
         let alone = cluster.lead().is_alone();
@@ -187,7 +191,7 @@ impl Line<'_> {
         while cluster.orders_first() && self.heard(self.claim.writers()).await? > 0 {
             if !std::mem::replace(&mut said, true) {
                 tracing::info!(
-                    "transactions at the primary have written and not ended: clients wait for their end"
+                    "waiting for open writing transactions at the primary before clients are served"
                 );
             }
             sleep(WAIT_ROUND).await;

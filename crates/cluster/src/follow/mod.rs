@@ -1,4 +1,5 @@
-//! The loops that run for ever: each follows one part of the cluster and tells the scheduler how far it has come.
+//! The loops that run for ever: each follows one part of the cluster and reports its progress to the
+//! scheduler.
 
 pub(crate) mod backends;
 mod base_backup_replica;
@@ -16,7 +17,7 @@ pub(crate) mod standby_probe;
 
 use history::Epoch;
 
-/// The primary does not change while this process lives.
+/// Epoch of the primary, which does not change while this process lives.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch::new(1);
 
 #[cfg(test)]
@@ -25,14 +26,14 @@ mod tests {
     use crate::trouble::{ANSWER_LIMIT, answered};
     use std::time::Duration;
 
-    /// The bound for a watcher: reads go elsewhere within a second.
+    /// Time within which reads avoid a lost standby: the bound for a watcher.
     const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
     #[tokio::test]
     async fn a_server_that_hangs_is_left_within_a_second() {
         let error = answered(std::future::pending::<Result<(), postgres::Error>>()).await.unwrap_err();
         assert!(error.to_string().contains("no answer within 900 ms"), "{error}");
-        // It may have begun to hang right behind its last answer.
+        // The standby may have hung right after its last answer.
         assert!(standby::IDLE_ROUND + ANSWER_LIMIT <= LEFT_WITHIN);
     }
 }

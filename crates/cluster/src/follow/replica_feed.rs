@@ -1,16 +1,17 @@
-//! Feeds one database to one replica: boundary after boundary, each, or several whole ones, in one transaction with the
-//! position that it leads to. If it is behind several such transactions are executed at once and commit in their order.
+//! Feeds one database to one replica: boundary after boundary. Each boundary, or several whole ones, is one
+//! transaction with the position that it leads to. A replica that lags by several such transactions executes
+//! them concurrently, and they commit in order.
 //!
 //! ```text
-//!   nothing there, or it lacks what nobody has any more --> copied --\
+//!   nothing there, or it lacks what is kept nowhere --> copied ------\
 //!   it came with a base backup, and all since is kept --> taken over --+
 //!   a copy of this database ------------------------------------------+--> fed, for as long as it goes well
 //!
 //!   connection lost                              --> connected again
-//!   DDL that cannot be run there, too far behind --> copied anew; less and less often if that is soon so again
-//!   it differs from the primary                  --> failed, until somebody drops the database there or wants it anew
-//!   somebody compares it with the primary        --> it rests at one state for a moment, then goes on
-//!   transactions are ordered before they run     --> as soon as it has all, it executes them and is fed no more (`executes`)
+//!   DDL that cannot be run there, too far behind --> copied again; less often each time if that recurs soon
+//!   it differs from the primary                  --> failed, until it is dropped there, or to be rebuilt
+//!   a comparison with the primary runs           --> it rests at one state for a moment, then goes on
+//!   transactions are ordered before they run     --> once it has all, it executes them, unfed (`executes`)
 //!   paused by an operator                        --> nothing, until it is resumed
 //! ```
 
@@ -47,35 +48,35 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transaction::Refresh;
 
-/// A copy is given up when the server to which it is made has been away for so long.
+/// Time for which a copy's target server may be away before the copy is given up.
 const COPY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest rest before a copy is tried again of which the others came to nothing: each costs as much as the database is large.
+/// Maximum pause before the next copy after failed ones: each costs as much as the database is large.
 const LONGEST_REST: Duration = Duration::from_secs(600);
 
-/// A copy that is fed for so long has not come to nothing.
+/// Feed duration after which a copy counts as successful.
 const WELL_FED: Duration = Duration::from_secs(60);
 
-/// How many bytes of boundaries become one transaction at a replica that is behind.
+/// Maximum bytes of boundaries in one transaction at a replica that lags.
 const STRETCH_BYTES: u64 = 4 << 20;
 
-/// Steps that bring at least so much tell how quickly a replica that is behind goes on; smaller ones wait for each other's answers.
-/// Where boundaries are taken in one by one all steps tell it: there it goes on no quicker.
+/// Minimum bytes of a step whose time measures the pace of a replica that lags. Smaller steps wait for each
+/// other's answers. If boundaries are applied one by one, all steps are measured.
 const BULK_BYTES: u64 = 64 * 1024;
 
-/// Why feeding ended.
+/// Reason why feeding ended.
 enum Stop {
-    /// The replica, or the primary, went away or refused: it is tried again.
+    /// The replica, or the primary, is unreachable or refused: the feed is retried.
     Again(Error),
-    /// What is there cannot be fed any more: the database is copied anew.
+    /// The existing copy cannot be fed any more: the database is copied again. The text is the reason.
     Anew(String),
-    /// DDL names what is not there: a role, perhaps.
+    /// DDL names a missing object: a role, perhaps.
     Lacks(Unrun),
-    /// Somebody has given it up, and said why: the database is copied anew.
+    /// The copy was given up, with a reason noted elsewhere: the database is copied again.
     GivenUp,
-    /// The replica is not what the primary is. Nobody knows since when.
+    /// The replica differs from the primary, since an unknown time.
     Failed(String),
-    /// An operator wants nothing to be done there.
+    /// Paused by an operator.
     Paused,
 }
 
@@ -104,7 +105,7 @@ impl From<apply::Error> for Stop {
     }
 }
 
-/// Hands out what the primary has shown, for ever.
+/// Hands out the visible boundaries of the primary, for ever.
 pub(crate) async fn hand_out(cluster: Cluster) {
     while !cluster.stopping() {
         let moved = cluster.next_move();
@@ -113,7 +114,7 @@ pub(crate) async fn hand_out(cluster: Cluster) {
     }
 }
 
-/// Feeds the replica until it leaves, or the database is no more; then its copy goes too.
+/// Feeds the replica until it leaves, or the database is dropped. Then its copy is dropped too.
 pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId) {
     let name = cluster.standby(id).name.clone();
     let (mut trouble, mut stepped_for) = (Trouble::default(), None);
@@ -131,7 +132,12 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
                 let why = error.to_string();
                 let (is_new, pause) = trouble.met(&why, &error, began.elapsed());
                 if is_new {
-                    tracing::warn!(replica = name, database = database.name(), error = why, "it is not fed");
+                    tracing::warn!(
+                        replica = name,
+                        database = database.name(),
+                        error = why,
+                        "cannot replicate to the replica; retrying"
+                    );
                 }
                 give_up_for_the_log(&cluster, &database, (of, id));
                 if feeding.was_copying() {
@@ -146,10 +152,10 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
             Stop::Anew(why) => feeding.anew(why),
             Stop::GivenUp => {
                 let why = match cluster.feeds().why_anew(of, id) {
-                    Some(said) => format!("it was given up meanwhile: {said}"),
+                    Some(said) => format!("the copy was given up: {said}"),
                     None => TO_BE_COPIED.to_owned(),
                 };
-                tracing::warn!(replica = name, database = database.name(), why, "it is copied anew");
+                tracing::warn!(replica = name, database = database.name(), why, "copying the database again");
                 cluster.fed_leaves(id, of);
                 if feeding.was_copying() {
                     feeding.in_vain(why)
@@ -178,8 +184,8 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
     }
 }
 
-/// Waits until the database is followed and the replica's server is there. `None`: the database is no more, or the replica
-/// leaves. Meanwhile the primary keeps its log for the replica, up to a bound.
+/// Waits until the database is followed and the replica's server is reachable. Returns `None` if the database
+/// was dropped, or the replica leaves. In the meantime the primary keeps WAL for the replica, up to a bound.
 async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -> Option<DatabaseId> {
     while !cluster.stopping() && cluster.has(database) && cluster.is_here(id) {
         let more = cluster.feeds().more();
@@ -188,12 +194,12 @@ async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -
             let stage = match (followed, cluster.is_watched(id)) {
                 _ if cluster.is_paused(id) => Stage::Paused,
                 (true, true) => return Some(of),
-                // Whoever has it join says how far that is.
+                // The joining task reports the progress here.
                 (true, false) if cluster.feeds().kept_behind(of, id).is_some() => {
                     more.await;
                     continue;
                 }
-                (true, false) => Stage::Waiting("the server is away".to_owned()),
+                (true, false) => Stage::Waiting("the server is unreachable".to_owned()),
                 (false, _) => Stage::Waiting(not_followed(cluster)),
             };
             cluster.feeds().set_stage(of, id, stage);
@@ -208,12 +214,12 @@ async fn both_there(cluster: &Cluster, database: &Rc<Database>, id: StandbyId) -
 
 fn not_followed(cluster: &Cluster) -> String {
     match cluster.lead().standing() {
-        Standing::Waits(holder) => format!("another Consort feeds it: {holder}"),
+        Standing::Waits(holder) => format!("another Consort replicates to it: {holder}"),
         Standing::Unknown | Standing::Leads => "the database is not followed".to_owned(),
     }
 }
 
-/// A replica that is not fed is given up before the primary keeps too much of its log for it.
+/// Gives up a replica that is not fed before the primary keeps too much WAL for it.
 fn give_up_for_the_log(cluster: &Cluster, database: &Database, (of, id): (DatabaseId, StandbyId)) {
     let slots = cluster.slots();
     let slot = slots.iter().find(|(slot, _)| slot.database.as_deref() == Some(database.name()));
@@ -225,13 +231,14 @@ fn give_up_for_the_log(cluster: &Cluster, database: &Database, (of, id): (Databa
             replica = replica.name,
             database = database.name(),
             kept_bytes,
-            "the replica was not fed for too long: it is copied anew"
+            "WAL kept for the replica exceeds replication_buffer_size and replication_spill_size; \
+             copying the database again"
         );
         cluster.fed_leaves(id, of);
     }
 }
 
-/// The copy of a database that was dropped goes, unless another one has its name by now.
+/// Drops the copy of a dropped database, unless another database has its name by now.
 async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
     let address = cluster.standby(id).address.with_database(database.name());
     let mut trouble = Trouble::default();
@@ -239,13 +246,13 @@ async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
         let Err(error) = clone::remove(&address).await else { return };
         let (is_new, pause) = trouble.met(&error.to_string(), &error, Duration::ZERO);
         if is_new {
-            tracing::warn!(database = database.name(), %error, "the copy of a dropped database is there still");
+            tracing::warn!(database = database.name(), %error, "cannot drop the copy of a dropped database");
         }
         tokio::time::sleep(pause).await;
     }
 }
 
-/// The primary logs DDL as replicas need it before a copy is made that is to run it, if making that is our part.
+/// Makes the primary log DDL as replicas need it, before a copy is made, if Consort attaches databases.
 pub(super) async fn log_commands(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
     if !cluster.setup().attach {
         return Ok(());
@@ -257,14 +264,15 @@ pub(super) async fn log_commands(cluster: &Cluster, database: &Rc<Database>) -> 
     let upkeep = Upkeep::begin(cluster, database);
     let log = CommandLog::make(&control, cluster.setup().unreplicable_ddl).await?;
     drop(upkeep);
-    // Reads go on meanwhile.
-    let report = |waits: &str| tracing::warn!(database = database.name(), "the copy is not begun: {waits}");
+    // Reads go on in the meantime.
+    let report =
+        |waits: &str| tracing::warn!(database = database.name(), "cannot begin the copy yet: {waits}");
     log.wait(&control, &Patience { limit: None, report: &report }).await?;
     let _upkeep = Upkeep::begin(cluster, database);
     log.finish(&control).await
 }
 
-/// One attempt.
+/// One attempt to feed a replica.
 struct Feeding<'a> {
     cluster: &'a Cluster,
     database: &'a Rc<Database>,
@@ -273,9 +281,9 @@ struct Feeding<'a> {
     primary: Address,
     replica: Address,
     setup: Rc<StandbySetup>,
-    /// A copy was begun.
+    /// True if a copy was begun.
     copies: Cell<bool>,
-    /// Since when it is fed.
+    /// Start of the current feed.
     fed_since: Cell<Option<Instant>>,
 }
 
@@ -297,25 +305,25 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// The tables that the replica is to have.
+    /// Tables that the replica receives.
     fn chosen(&self) -> &Chosen {
         &self.setup.tables
     }
 
-    /// Whether a copy was begun and not completed.
+    /// Returns true if a copy was begun and not completed.
     fn was_copying(&self) -> bool {
         self.copies.get() && self.fed_since.get().is_none()
     }
 
-    /// What is there cannot be fed any more: how long to rest before the next copy.
+    /// Notes that the existing copy cannot be fed any more. Returns the pause before the next copy.
     fn anew(&self, why: String) -> Duration {
         let replica = &self.setup.name;
-        tracing::warn!(replica, database = self.database.name(), why, "it is copied anew");
+        tracing::warn!(replica, database = self.database.name(), why, "copying the database again");
         self.cluster.fed_leaves(self.id, self.of);
         self.in_vain(why)
     }
 
-    /// What was copied is of no use any more, or was never whole: how long to rest before the next copy.
+    /// Notes that a copy failed, or became useless. Returns the pause before the next copy.
     fn in_vain(&self, why: String) -> Duration {
         let (feeds, of, id) = (self.cluster.feeds(), self.of, self.id);
         if self.fed_since.get().is_some_and(|since| since.elapsed() > WELL_FED) {
@@ -327,13 +335,13 @@ impl<'a> Feeding<'a> {
         let rest = rest_behind(copies);
         let said = match copies {
             1 => why,
-            _ => format!("{why}; {copies} copies came to nothing, the next one begins in {rest:?}"),
+            _ => format!("{why}; {copies} copies failed, the next one begins in {rest:?}"),
         };
         feeds.set_stage(of, id, Stage::Waiting(said));
         rest
     }
 
-    /// Rests, unless an operator says something, or there is nothing more to be done.
+    /// Pauses, unless an operator gives a command, or there is nothing more to be done.
     async fn rest(&self, pause: Duration) {
         let (cluster, until) = (self.cluster, Instant::now() + pause);
         while !cluster.stopping() && cluster.has(self.database) && cluster.is_here(self.id) {
@@ -345,7 +353,7 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// Until it goes no further, or somebody wants nothing to be done.
+    /// Runs until the feed cannot go on, or an operator pauses it.
     async fn run(&self) -> Result<Infallible, Stop> {
         tokio::select! {
             ended = self.go() => ended,
@@ -369,28 +377,28 @@ impl<'a> Feeding<'a> {
         }
         let takes_part = tokio::select! {
             ended = self.unless_lost(self.feed()) => ended?,
-            // Also while the replica takes its time with what it was given.
+            // The feed may end while the replica is still busy with earlier boundaries.
             () = self.given_up() => return self.heed().and(Err(NotFed.into())),
         };
         self.unless_lost(self.executes(takes_part)).await
     }
 
-    /// Stops if somebody found that the replica is not what the primary is.
+    /// Returns an error if a comparison found that the replica differs from the primary.
     fn heed(&self) -> Result<(), Stop> {
         self.cluster.feeds().take_wrong(self.of, self.id).map_or(Ok(()), |why| Err(Stop::Failed(why)))
     }
 
-    /// Gives up when the replica's server is found dead or hanging.
+    /// Runs `doing`, and returns an error when the replica's server is found dead or hanging.
     async fn unless_lost<T>(&self, doing: impl Future<Output = Result<T, Stop>>) -> Result<T, Stop> {
         tokio::select! {
             done = doing => done,
             () = self.cluster.standby_lost(self.id) => {
-                Err(Error::Unreachable("the server is away".to_owned()).into())
+                Err(Error::Unreachable("the server is unreachable".to_owned()).into())
             }
         }
     }
 
-    /// Whether there is a copy of this very database.
+    /// Returns true if there is a copy of this very database.
     async fn is_there(&self) -> Result<bool, Stop> {
         match clone::found(&self.replica).await? {
             Found::Nothing => Ok(false),
@@ -398,7 +406,7 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// Copies the database. What commits from before the snapshot on is kept for it meanwhile.
+    /// Copies the database. Commits from before the snapshot on are kept for it in the meantime.
     async fn copy(&self) -> Result<(), Stop> {
         let (cluster, name) = (self.cluster, self.cluster.standby(self.id).name.clone());
         cluster.feeds().copy_begins(self.of, self.id);
@@ -417,10 +425,10 @@ impl<'a> Feeding<'a> {
         tokio::select! {
             copied = copying => copied.map(drop)?,
             () = self.database.wanted_alone() => {
-                return Err(Error::NotReady("somebody needs the database alone".to_owned()).into());
+                return Err(Error::NotReady("a command needs exclusive access to the database".to_owned()).into());
             }
             () = self.away_for_long() => {
-                return Err(Error::Unreachable("the server went away while it was copied to".to_owned()).into());
+                return Err(Error::Unreachable("lost the server during the copy".to_owned()).into());
             }
             () = self.given_up() => return Err(NotFed.into()),
         }
@@ -429,8 +437,8 @@ impl<'a> Feeding<'a> {
         Ok(())
     }
 
-    /// Completes when the replica's server has been away for so long that a copy to it is given up: the primary's tables are
-    /// locked for its sake. One that is very busy may not answer for a while.
+    /// Completes when the replica's server has been away long enough to give up a copy to it: the primary's
+    /// tables are locked for the copy. A very busy server may not answer for a while.
     async fn away_for_long(&self) {
         loop {
             self.cluster.standby_lost(self.id).await;
@@ -447,8 +455,8 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// Completes when what commits is not kept for the replica any more. A copy would be of no use then, and may even wait for
-    /// an order that nobody takes anything of.
+    /// Completes when commits are not kept for the replica any more. A copy would be useless then, and might
+    /// even wait for an order that no replica takes boundaries from.
     async fn given_up(&self) {
         loop {
             let more = self.cluster.feeds().more();
@@ -459,7 +467,7 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// From where on a copy that is begun now can be fed.
+    /// Position from which a copy that begins now can be fed.
     async fn resume(&self) -> history::Lsn {
         loop {
             let moved = self.cluster.next_move();
@@ -471,7 +479,7 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// Feeds it for as long as it goes well, and until it executes by itself.
+    /// Feeds the replica for as long as it goes well, and until it executes transactions on its own.
     async fn feed(&self) -> Result<TakesPart, Stop> {
         self.demand_equal().await?;
         clone::guard(&self.replica).await?;
@@ -520,7 +528,7 @@ impl<'a> Feeding<'a> {
                             return Ok(takes_part);
                         }
                         joins_at = Instant::now()
-                            + execution_mode::rest_behind(tries, self.cluster.setup().wait_limit);
+                            + execution_mode::rest_behind(tries, self.cluster.setup().replica_wait_timeout);
                         tries += 1;
                     }
                     line.work.pause();
@@ -535,7 +543,7 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// The copy must answer as the database would.
+    /// Returns an error unless the copy answers as the primary's database would.
     async fn demand_equal(&self) -> Result<(), Error> {
         let primary = facts::facts(&Control::connect(&self.primary).await?).await?;
         let replica = facts::facts(&Control::connect(&self.replica).await?).await?;
@@ -543,7 +551,7 @@ impl<'a> Feeding<'a> {
         if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
     }
 
-    /// Waits until somebody says that the database that has failed is wanted anew, or has dropped it there.
+    /// Waits until an operator requests a rebuild of the failed database, or has dropped it there.
     async fn until_wanted_anew(&self) {
         let (cluster, id) = (self.cluster, self.id);
         let failed =
@@ -558,18 +566,17 @@ impl<'a> Feeding<'a> {
     }
 }
 
-/// So long a refresh that locks waits for those who read: who waits for what it brings has as much time again.
+/// Maximum wait of a locking refresh for readers: the waiters for its boundaries have the same time again.
 fn refresh_limit(cluster: &Cluster) -> Duration {
-    cluster.setup().wait_limit / 2
+    cluster.setup().replica_wait_timeout / 2
 }
 
-/// How long nothing is copied behind so many copies that came to nothing.
+/// Pause before the next copy after this many failed copies.
 fn rest_behind(copies: u32) -> Duration {
     RECONNECT_AFTER.saturating_mul(2_u32.saturating_pow(copies.saturating_sub(1))).min(LONGEST_REST)
 }
 
-/// What commits is kept for a copy that is being made. One that is broken off leaves nothing behind: neither rows here nor
-/// log at the primary.
+/// Commits kept for a copy in progress. An interrupted copy leaves neither rows here nor WAL at the primary.
 struct Kept<'a> {
     by: &'a Feeding<'a>,
     is_whole: bool,
@@ -581,7 +588,7 @@ impl Kept<'_> {
         Kept { by, is_whole: false }
     }
 
-    /// The copy is made.
+    /// Notes that the copy is made.
     fn copied(mut self) {
         self.is_whole = true;
         self.by.cluster.copied(self.by.id, self.by.of);
@@ -597,19 +604,19 @@ impl Drop for Kept<'_> {
     }
 }
 
-/// A connection to the replica, and what is under way on it.
+/// A connection to the replica, and the transactions in progress on it.
 struct Line<'a> {
     by: &'a Feeding<'a>,
     feeder: Feeder,
     life: Incarnation,
-    /// What of its work was told.
+    /// Counts of its work that were already reported.
     counted: apply::Counts,
-    /// What it shows when all that was sent is visible.
+    /// State that the replica shows when all sent transactions are visible.
     at: Shown,
     sent: VecDeque<Sent>,
-    /// How quickly it takes in what is much.
+    /// Pace of large steps.
     work: Work,
-    /// Where its sequences stand.
+    /// Positions of its sequences.
     told: Told,
     unequal: Option<Unequal>,
 }
@@ -619,12 +626,12 @@ struct Sent {
     to: Shown,
     last: Rc<Boundary>,
     end: Place,
-    /// Of their rows.
+    /// Bytes of their rows.
     bytes: u64,
 }
 
 impl Line<'_> {
-    /// Sends several whole boundaries in one transaction. Where a refresh locks, they are visible when this returns.
+    /// Sends several whole boundaries in one transaction. If a refresh locks, they are visible then.
     async fn give(&mut self, stretch: &Stretch) -> Result<(), Stop> {
         let parts = self.lacked(stretch).await?;
         let locked = self.lock(&parts).await;
@@ -635,7 +642,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// Where a refresh locks: waits for those who read there, and keeps others away. What brings nothing needs no lock.
+    /// For a refresh that locks: waits for readers, and holds up new ones. An empty one needs no lock.
     async fn lock(&self, parts: &[Part]) -> Option<Refresh<Cluster>> {
         let Feeding { cluster, id, of, .. } = *self.by;
         if parts.is_empty() || !cluster.setup().design.intake.locks() {
@@ -651,7 +658,7 @@ impl Line<'_> {
                 replica = replica.name,
                 database = self.by.database.name(),
                 readers = let_go,
-                "they read for too long and were let go"
+                "released readers that delayed the replica for too long"
             );
         }
         Some(locked)
@@ -669,21 +676,21 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// What it lacks of these boundaries, when nothing else keeps it from being given that.
+    /// Returns the parts of these boundaries that the replica lacks, once it may receive them.
     async fn lacked(&mut self, stretch: &Stretch) -> Result<Vec<Part>, Stop> {
         if !stretch.last().feeds(&self.at) {
-            return Err(Stop::Anew("it lacks commits that its slot does not give any more".to_owned()));
+            return Err(Stop::Anew("the replica lacks commits that its slot no longer provides".to_owned()));
         }
         let (parts, marked) = self.parts(stretch)?;
         if marked {
-            // Whoever reads behind the mark reads under the roles that the primary has.
+            // A read that sees the mark runs under the primary's roles.
             self.finish().await?;
             self.step().await?;
         }
         Ok(parts)
     }
 
-    /// Comes to rest, then to the state that somebody wants to look at, and stays there until he has.
+    /// Comes to rest, moves to the state that a comparison wants, and stays until the comparison is done.
     async fn rest(&mut self) -> Result<(), Stop> {
         self.finish().await?;
         let Feeding { cluster, id, of, .. } = *self.by;
@@ -710,7 +717,8 @@ impl Line<'_> {
         }
     }
 
-    /// Gives of these boundaries what the state sees, which sees all boundaries before; the rest when nobody looks any more.
+    /// Applies the part of these boundaries that the state sees, where the state sees all earlier boundaries.
+    /// Applies the rest when the comparison is done.
     async fn rest_at(&mut self, stretch: &Stretch, state: Snapshot) -> Result<(), Stop> {
         let mut parts = self.lacked(stretch).await?;
         let decoded = stretch.last().decoded;
@@ -733,14 +741,17 @@ impl Line<'_> {
         }
     }
 
-    /// What it lacks of these boundaries, and whether that marks a change of what no event trigger tells of. A statement may be
-    /// executed only where all is shown that has a lower version, and nothing that has a higher one.
+    /// Returns the parts of these boundaries that the replica lacks, and true if they mark a change without
+    /// an event trigger. A statement may be executed only on a state that shows every lower version, and no
+    /// higher one.
     fn parts(&mut self, stretch: &Stretch) -> Result<(Vec<Part>, bool), Stop> {
         let (mut parts, mut marked) = (Vec::new(), false);
         let in_order = stretch.boundaries.iter().all(|boundary| boundary.is_missing_whole(&self.at));
         for commit in stretch.boundaries.iter().flat_map(|boundary| boundary.missing(&self.at)) {
             let Some(rows) = self.by.cluster.feeds().rows(self.by.of, commit.end) else {
-                return Err(Stop::Anew("it lacks a commit whose rows are not kept any more".to_owned()));
+                return Err(Stop::Anew(
+                    "the replica lacks a commit whose rows are no longer kept".to_owned(),
+                ));
             };
             let ran_ddl = rows.ddl && rows.part.ran_ddl()?;
             marked |= rows.ddl && !ran_ddl;
@@ -752,14 +763,14 @@ impl Line<'_> {
         Ok((parts, marked))
     }
 
-    /// Waits until all that was sent is visible.
+    /// Waits until all sent transactions are visible.
     async fn finish(&mut self) -> Result<(), Stop> {
         self.feeder.finish().await?;
         self.visible(self.sent.len());
         Ok(())
     }
 
-    /// So many of those that were sent are visible, the first ones.
+    /// Notes that the first `count` of the sent transactions are visible.
     fn visible(&mut self, count: usize) {
         let visible: u64 = self.sent.iter().take(count).map(|sent| sent.bytes).sum();
         let Some(Sent { to, last, end, .. }) = self.sent.drain(..count).next_back() else { return };

@@ -1,5 +1,5 @@
-//! The server of a replica that Consort feeds: is it there, may it answer for the primary, and what of that which it shows
-//! has it flushed. What it is given is in [`super::replica_feed`].
+//! The server of a logical replica: its reachability, its fitness to answer for the primary, and its flushed
+//! state. Its feed is in [`super::replica_feed`].
 
 use super::standby::{IDLE_ROUND, primary_facts};
 use super::{FIRST_EPOCH, base_backup_replica};
@@ -12,10 +12,10 @@ use postgres::snapshot_probe::Gauger;
 use scheduler::StandbyId;
 use std::time::Duration;
 
-/// How often the server flushes what it shows, if that is more than it keeps.
+/// Interval between flushes of the visible state, if not all of it is flushed.
 const KEEP_ROUND: Duration = Duration::from_millis(500);
 
-/// Watches it until it is lost, or has left.
+/// Watches the server until it is lost, or has left.
 pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     let setup = cluster.standby(id);
     let address = &setup.address;
@@ -29,7 +29,7 @@ pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error
     cluster.standby_watched(id);
     cluster.replica_serves(id);
     cluster.feeds().changed();
-    tracing::info!(replica = setup.name, "the replica is there");
+    tracing::info!(replica = setup.name, "replica connected");
     let ended = tokio::select! {
         ended = look(cluster, id, looker) => ended,
         ended = keep(cluster, id, keeper) => ended,
@@ -39,7 +39,7 @@ pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error
     ended
 }
 
-/// Asks again and again whether it lives.
+/// Checks repeatedly that the server lives.
 async fn look(cluster: &Cluster, id: StandbyId, mut looker: Gauger) -> Result<(), Error> {
     let life = looker.sighting().incarnation;
     while !cluster.stopping() {
@@ -51,7 +51,8 @@ async fn look(cluster: &Cluster, id: StandbyId, mut looker: Gauger) -> Result<()
     Ok(())
 }
 
-/// Commits are applied without a wait for the disk. One that waits, later, carries all before it there.
+/// Flushes applied commits. They are applied without a wait for the disk; a later commit that waits flushes
+/// all before it.
 async fn keep(cluster: &Cluster, id: StandbyId, mut keeper: Gauger) -> Result<(), Error> {
     let life = keeper.sighting().incarnation;
     while !cluster.stopping() {
@@ -68,7 +69,8 @@ async fn keep(cluster: &Cluster, id: StandbyId, mut keeper: Gauger) -> Result<()
     Ok(())
 }
 
-/// A server of its own, or a base backup that is to be one, that is equal to the primary in what answers depend on.
+/// Returns an error unless the server may be a replica: a server of its own, or a base backup that is to be
+/// one, equal to the primary in everything that answers depend on.
 async fn demand_a_replica(cluster: &Cluster, address: &Address) -> Result<(), Error> {
     let replica = facts::facts(&Control::connect(address).await?).await?;
     let primary = primary_facts(cluster).await?;

@@ -1,5 +1,6 @@
-//! Roles and databases have no event trigger: a digest of their catalogs is compared every second, for changes that
-//! bypass Consort. Those of its own sessions are recognised, or found by the gauges.
+//! Roles and databases have no event trigger. So a digest of their catalogs is compared every second, for
+//! changes that bypass Consort. Changes by Consort's own sessions are recognised, or found by the snapshot
+//! probes.
 
 use crate::Cluster;
 use crate::barrier::{Change, Everywhere};
@@ -10,11 +11,11 @@ use std::time::Duration;
 
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Compares, for ever.
+/// Compares the digest, for ever.
 pub(crate) async fn run(cluster: Cluster) {
     while !cluster.stopping() {
         if let Err(error) = follow(&cluster).await {
-            tracing::debug!(%error, "the roles cannot be compared");
+            tracing::debug!(%error, "cannot compare roles");
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
     }
@@ -25,7 +26,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     while !cluster.stopping() {
         let looks = cluster.roles_looks();
         let digest = answered(roles::digest(&control)).await?;
-        // If a gauge has looked meanwhile, nobody knows which of the two is newer.
+        // If a probe has compared roles in the meantime, the newer of the two digests is unknown.
         if cluster.roles_looks() == looks && cluster.roles_seen(digest) {
             tracing::debug!("roles or their settings changed");
             Everywhere::begin(cluster, Change::Roles, None).end();

@@ -1,6 +1,7 @@
-//! Where the sequences of a database stand at the primary, for all replicas that Consort feeds: nothing that is decoded tells it,
-//! so it is asked for now and then. An answer counts once all has come out that may have moved what it shows: DDL draws numbers,
-//! too, and a replica that has not run it yet is going to draw the same.
+//! Positions of a database's sequences at the primary, for all logical replicas. No decoded change reports
+//! them, so the primary is asked now and then. An answer counts once every change that may have moved the
+//! sequences has come out: DDL draws numbers, too, and a replica that has not run it yet is going to draw the
+//! same.
 
 use crate::{Asked, Cluster, Database};
 use history::DatabaseId;
@@ -10,32 +11,34 @@ use replica_apply::sequences::Look;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// How often they are asked.
+/// Interval between readings.
 const ROUND: Duration = Duration::from_secs(3);
 
-/// Where there are so many that it takes long, the rest between is so many times as long.
+/// Ratio of the pause to the duration of a long reading, for databases with many sequences.
 const REST: u32 = 50;
 
-/// But no longer, whatever it waited for: a server, or a Consort, that hung for a while does not tell how many there are.
+/// Upper bound of the pause: a server, or a Consort, that hung for a while gives no measure of the number of
+/// sequences.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// An answer for which what had committed does not come out within this is nobody's.
+/// Time limit for the preceding commits of a reading to come out of the slot. After it the reading is
+/// dropped.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Whoever asks them, over all connections.
+/// The reading of sequences, over all connections.
 pub(super) struct Watch {
     look: Look,
     due: Instant,
 }
 
 impl Watch {
-    /// They are asked for the first time soon.
+    /// Creates a reading that is due soon.
     pub(super) fn begin() -> Watch {
         Watch { look: Look::default(), due: Instant::now() + ROUND }
     }
 
-    /// Asks now and then, if there are replicas that are told, for as long as it goes well. Servers that execute by themselves draw
-    /// the numbers, too, and are told nothing.
+    /// Reads the sequences now and then while there are replicas to send them to. Returns the error that ends
+    /// it. Replicas that execute transactions on their own draw the numbers, too, and receive nothing.
     pub(super) async fn look(&mut self, cluster: &Cluster, database: &Database, control: &Control) -> Error {
         loop {
             sleep_until(self.due).await;
@@ -46,7 +49,7 @@ impl Watch {
             }
             let Some(of) = database.id() else { continue };
             let from = cluster.feeds().end(of);
-            // Whoever gives it up in its middle has waited for too long: it is not begun anew at once.
+            // A reading that is abandoned half-way has taken too long, so it does not begin again at once.
             self.due = began + LONGEST_REST;
             let read = self.look.read(control).await;
             self.due = Instant::now() + rest_behind(began.elapsed());
@@ -59,7 +62,7 @@ impl Watch {
                     }
                 }
                 Err(error @ Error::Refused { .. }) => {
-                    tracing::debug!(database = database.name(), %error, "where sequences stand is not known");
+                    tracing::debug!(database = database.name(), %error, "cannot read the positions of sequences");
                 }
                 Err(error) => return error,
             }
@@ -67,7 +70,8 @@ impl Watch {
     }
 }
 
-/// Completes when all that the primary has shown by now is handed out to replicas. `false`: it was not in time.
+/// Completes when everything that the primary has shown by now is handed out to replicas. `false`: not in
+/// time.
 async fn came_out(cluster: &Cluster, of: DatabaseId) -> bool {
     let wanted = cluster.scheduler().order_mut().want_gauge();
     cluster.gauge_now();
@@ -85,7 +89,7 @@ async fn came_out(cluster: &Cluster, of: DatabaseId) -> bool {
     }
 }
 
-/// How long they are not asked behind a look that took so long.
+/// Pause after a reading that took this long.
 fn rest_behind(took: Duration) -> Duration {
     took.saturating_mul(REST).clamp(ROUND, LONGEST_REST)
 }

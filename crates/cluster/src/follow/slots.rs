@@ -1,5 +1,6 @@
-//! The slots at the primary. Databases that have one are followed from the start, for a slot that nobody reads keeps WAL. What
-//! slots keep is shown, with what is wrong with them, and warned of before the primary gives up a slot.
+//! The slots at the primary. Databases with a slot are followed from the start, because a slot without a
+//! reader keeps WAL. The WAL that slots keep is shown, with their faults. A warning precedes the moment at
+//! which the primary gives up a slot.
 
 use crate::Cluster;
 use crate::trouble::{RECONNECT_AFTER, answered};
@@ -11,15 +12,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const ROUND: Duration = Duration::from_secs(1);
-/// A slot that is not read for so long is inactive: its database begins to be followed meanwhile, or is followed again.
+/// Time without a reader after which a slot is inactive: its database begins to be followed, or is followed
+/// again.
 const INACTIVE_AFTER: Duration = Duration::from_secs(10);
 
-/// Looks at the slots, for ever.
+/// Checks the slots, for ever.
 pub async fn run(cluster: Cluster) {
     let mut seen = Seen::default();
     while !cluster.stopping() {
         if let Err(error) = follow(&cluster, &mut seen).await {
-            tracing::debug!(%error, "the slots cannot be looked at");
+            tracing::debug!(%error, "cannot read the replication slots");
         }
         tokio::time::sleep(RECONNECT_AFTER).await;
     }
@@ -45,7 +47,8 @@ async fn follow(cluster: &Cluster, seen: &mut Seen) -> Result<(), Error> {
                     database = slot.database,
                     kept_bytes = slot.kept_bytes,
                     left_bytes = slot.left_bytes,
-                    "the slot nears max_slot_wal_keep_size: beyond it the primary removes the log that the slot needs"
+                    "replication slot approaches max_slot_wal_keep_size; beyond it the primary removes \
+                     WAL that the slot needs"
                 );
             }
         }
@@ -62,17 +65,17 @@ async fn follow(cluster: &Cluster, seen: &mut Seen) -> Result<(), Error> {
     Ok(())
 }
 
-/// What was seen of the slots before.
+/// Slots as they were seen before.
 #[derive(Default)]
 struct Seen {
-    /// Slots of followed databases, and since when each is not read or not there.
+    /// Slots of followed databases, each with the time since which it is unread or missing.
     known: BTreeMap<String, (SlotState, Option<Instant>)>,
     near: BTreeSet<String>,
     warned: BTreeSet<(String, SlotFault)>,
 }
 
 impl Seen {
-    /// The slots that are faulty now; one that is missing as it was seen last. A slot goes with its database.
+    /// Returns the faulty slots. A missing one is as it was last seen. A slot goes with its database.
     fn faults(
         &mut self,
         slots: &[SlotState],
@@ -113,7 +116,7 @@ impl Seen {
         faults
     }
 
-    /// Says of each fault once, until it is gone.
+    /// Logs each fault once, until it is gone.
     fn warn(&mut self, faults: &[(SlotState, SlotFault)]) {
         let now = |(name, fault): &(String, SlotFault)| {
             faults.iter().any(|(slot, other)| slot.name == *name && other == fault)
@@ -129,7 +132,7 @@ impl Seen {
     }
 }
 
-/// It has taken three quarters of what it may keep.
+/// Returns true if the slot has used three quarters of the WAL that it may keep.
 fn is_near_its_limit(slot: &SlotState) -> bool {
     slot.left_bytes.is_some_and(|left| left < slot.kept_bytes / 3)
 }
@@ -156,7 +159,7 @@ mod tests {
         assert!(is_near_its_limit(&slot(80, Some(20))) && is_near_its_limit(&slot(200, Some(0))));
     }
 
-    /// A slot that is not read, or not there, is a fault when that lasts; a dropped database takes its slot along.
+    /// An unread or missing slot is a fault when that lasts; a dropped database takes its slot along.
     #[test]
     fn slot_faults_that_pass_are_not_told() {
         let (mut seen, began) = (Seen::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! The gauge loop: one connection to the primary, one gauge in flight, one waiting.
+//! The snapshot probe loop: one connection to the primary, one probe in flight, one waiting.
 
 use super::FIRST_EPOCH;
 use crate::Cluster;
@@ -11,13 +11,14 @@ use postgres::snapshot_probe::{self, Gauger};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// A gauge is sent at least this often.
+/// Maximum interval between probes.
 const IDLE_ROUND: Duration = Duration::from_secs(1);
 
-/// The same while commits wait for a gauge that sees them: nobody else finds one that hung and is shown at last.
+/// Maximum interval between probes while commits wait for a probe that sees them: no other event reports a
+/// commit that hung and is visible at last.
 const WAITING_ROUND: Duration = Duration::from_millis(10);
 
-/// Sends gauges as they are wanted, for ever; connects again when the primary is lost.
+/// Sends probes on demand, for ever. Connects again when the primary is lost.
 pub(crate) async fn run(cluster: Cluster) {
     let mut trouble = Trouble::default();
     while !cluster.stopping() {
@@ -26,7 +27,7 @@ pub(crate) async fn run(cluster: Cluster) {
         let (is_new, pause) = trouble.met(&error.to_string(), &error, began.elapsed());
         if is_new {
             let primary = &cluster.setup().primary;
-            tracing::warn!(%primary, %error, "the primary cannot be gauged: it is tried again and again");
+            tracing::warn!(%primary, %error, "cannot read snapshot and LSN from the primary; retrying");
         }
         cluster.scheduler().order_mut().primary_lost();
         cluster.moved();
@@ -38,9 +39,9 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let address = &cluster.setup().primary;
     let mut gauger = within_limit(address, Gauger::connect(address, FIRST_EPOCH)).await?;
     let incarnation = gauger.sighting().incarnation;
-    tracing::info!(primary = %address, %incarnation, "gauging the primary");
+    tracing::info!(primary = %address, %incarnation, "probing snapshots of the primary");
     cluster.primary_lives(incarnation);
-    // Everything is in doubt in a new life, until the log-ins were looked at again.
+    // After a restart of the primary everything is in flight, until the log-ins were checked again.
     cluster.backends().distrust();
     cluster.moved();
     let mut last = Instant::now();
@@ -48,7 +49,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         let now = cluster.now();
         let wanted = cluster.scheduler().gauge_to_send(now);
         let Some(number) = wanted else {
-            // Even if nobody asks: what was decoded must become settled, or the slot keeps its log.
+            // Also without demand: decoded commits must become settled, or the slot keeps its WAL.
             let waiting = cluster.scheduler().order().waiting() > 0;
             let round = if waiting { WAITING_ROUND } else { IDLE_ROUND };
             if timeout_at(last + round, cluster.gauge_asked()).await.is_err() {
@@ -57,7 +58,8 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             continue;
         };
         last = Instant::now();
-        // Whatever may have changed the roles is in doubt until a gauge has settled that is sent after its answer.
+        // Every possible change of roles is in flight until a probe that is sent after its answer has
+        // settled.
         let with_roles = cluster.scheduler().order().anything_in_doubt();
         let (gauge, roles) = if with_roles {
             let (gauge, roles) = answered(gauger.gauge_with_roles()).await?;
@@ -66,7 +68,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             (answered(gauger.gauge()).await?, None)
         };
         cluster.gauge_took(last.elapsed());
-        // Reads are kept in before the gauge counts that has seen the change.
+        // Reads are held at the primary before the probe that has seen the change counts.
         let _reloaded = find_reload(cluster, &gauge).await?;
         let _changed = roles
             .is_some_and(|roles| cluster.roles_seen(roles))
@@ -75,25 +77,25 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             Gauge { incarnation: gauge.incarnation, snapshot: gauge.snapshot, insert_lsn: gauge.insert_lsn };
         cluster.note_written(gauge.insert_lsn);
         if let Err(void) = cluster.scheduler().gauge_answered(number, gauge) {
-            tracing::debug!(?void, "a gauge was void");
+            tracing::debug!(?void, "discarded a snapshot probe");
         }
         cluster.moved();
     }
     Ok(())
 }
 
-/// If the configuration was loaded anew: from when on a process of the primary is one that has heeded it. Reads are kept in
-/// until what this returns is dropped, and marked.
+/// Finds, if the configuration was reloaded, from when on a backend of the primary has applied it. Reads stay
+/// at the primary until the returned value is dropped, and marked.
 async fn find_reload(cluster: &Cluster, gauge: &snapshot_probe::Gauge) -> Result<Option<Everywhere>, Error> {
     let configured = cluster.configured();
     if !configured.is_news(gauge.loaded) {
         return Ok(None);
     }
     let kept_in = Everywhere::begin(cluster, Change::Configuration, None);
-    // A log-in may take longer than a question.
+    // A log-in may take longer than a query.
     let address = &cluster.setup().primary;
     let floor = within_limit(address, snapshot_probe::loaded_first(address)).await?;
     configured.found(gauge.loaded, floor);
-    tracing::debug!(%floor, "the primary's configuration was loaded");
+    tracing::debug!(%floor, "primary reloaded its configuration");
     Ok(Some(kept_in))
 }

@@ -1,4 +1,4 @@
-//! The watcher of one standby: is it there, is it a standby of this primary, and how far has it replayed.
+//! The watcher of one standby: its reachability, its primary, and its replay position.
 
 use super::FIRST_EPOCH;
 use crate::Cluster;
@@ -14,15 +14,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the position is asked while nothing lies above it: it tells whether the standby lives.
+/// Interval of position queries while no read waits above the mark: the answer proves that the standby lives.
 pub(super) const IDLE_ROUND: Duration = Duration::from_millis(100);
-/// The pause between two questions while something lies above the mark and the last answer brought nothing new.
+/// Pause between two queries while a read waits above the mark and the last answer brought nothing new.
 const BUSY_ROUND: Duration = Duration::from_millis(1);
 
-/// How often a standby is asked how far it has received, which only people want to know.
+/// Interval between queries of a standby's received position, which is only shown to operators.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Watches it until it is lost. Its history is compared with the primary's before it serves, and again in each life of either.
+/// Watches the standby until it is lost. Its history is compared with the primary's before it serves, and
+/// again in each incarnation of either.
 pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error> {
     let address = &cluster.standby(id).address;
     let mut watcher = within_limit(address, Watcher::connect(address, FIRST_EPOCH)).await?;
@@ -43,7 +44,8 @@ pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error
     Ok(())
 }
 
-/// It serves, and says how far it has replayed, as long as it is proven to be on the primary's history.
+/// Serves with the standby, and notes its replay position, as long as it is proven to be on the primary's
+/// history.
 async fn serve(cluster: &Cluster, id: StandbyId, watcher: &mut Watcher, replayed: Lsn) -> Result<(), Error> {
     let incarnation = watcher.sighting().incarnation;
     {
@@ -77,7 +79,7 @@ async fn serve(cluster: &Cluster, id: StandbyId, watcher: &mut Watcher, replayed
     Ok(())
 }
 
-/// The pause before the next question: until somebody asks, and short while something lies above the mark.
+/// Pauses before the next query: until a read asks for it, or briefly while a position lies above the mark.
 async fn rest(cluster: &Cluster, id: StandbyId) {
     let wanted = cluster.scheduler().mark_wanted(id);
     if wanted {
@@ -87,8 +89,8 @@ async fn rest(cluster: &Cluster, id: StandbyId) {
     }
 }
 
-/// What the primary is. While it is away it is what it was, for nothing of it can change: a standby that was lost comes
-/// back without it.
+/// Facts about the primary. While it is down the old ones hold, because they cannot change: a lost standby
+/// comes back without it.
 pub(super) async fn primary_facts(cluster: &Cluster) -> Result<Rc<Facts>, Error> {
     let here = cluster.scheduler().order().primary_here();
     if let Some(known) = cluster.primary_facts().filter(|_| !here) {
@@ -100,7 +102,8 @@ pub(super) async fn primary_facts(cluster: &Cluster) -> Result<Rc<Facts>, Error>
     Ok(facts)
 }
 
-/// A standby may serve only if it is a standby of this primary and equal to it in all that answers depend on.
+/// Returns an error unless the standby may serve: it must follow this primary and equal it in everything that
+/// answers depend on.
 async fn demand_a_twin(cluster: &Cluster, address: &Address) -> Result<(), Error> {
     let standby = facts::facts(&Control::connect(address).await?).await?;
     let primary = primary_facts(cluster).await?;
@@ -108,7 +111,8 @@ async fn demand_a_twin(cluster: &Cluster, address: &Address) -> Result<(), Error
     if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
 }
 
-/// A standby may serve only while it is on the primary's history. While the primary is away its history stays what it was.
+/// Proves that the standby is on the primary's history, without which it may not serve. While the primary is
+/// down its history stays the same.
 async fn prove(cluster: &Cluster, standby: &Address) -> Result<Proof, Error> {
     let here = cluster.scheduler().order().primary_here();
     if let Some(known) = cluster.primary_history().filter(|_| !here) {

@@ -1,4 +1,4 @@
-//! Watches one standby, or the server of a replica, again and again.
+//! Watches one standby, or the server of a replica, repeatedly.
 
 use super::{replica_server, standby};
 use crate::Cluster;
@@ -6,7 +6,7 @@ use crate::trouble::{RECONNECT_AFTER, Trouble};
 use scheduler::{Kind, StandbyId};
 use tokio::time::Instant;
 
-/// Watches it until it is in the cluster no more.
+/// Watches the standby until it has left the cluster.
 pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
     let setup = cluster.standby(id);
     let mut trouble = Trouble::default();
@@ -20,7 +20,7 @@ pub(crate) async fn run(cluster: Cluster, id: StandbyId) {
         let why = error.to_string();
         let (is_new, pause) = trouble.met(&why, &error, began.elapsed());
         if is_new {
-            tracing::warn!(node = setup.name, %error, "it serves no reads");
+            tracing::warn!(node = setup.name, %error, "node serves no reads");
         }
         cluster.standby_gone(id, why);
         // A standby that has diverged is compared with the primary each time.

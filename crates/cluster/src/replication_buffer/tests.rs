@@ -1,4 +1,5 @@
-//! Boundaries are given in their order, again where they need not have been kept, and forgotten when all keep them.
+//! Boundaries are sent in order, repeated where they need not have been kept, and forgotten when all replicas
+//! keep them.
 
 use super::*;
 use history::{DatabaseId, Incarnation, Snapshot, Version, Xid};
@@ -39,7 +40,7 @@ fn boundary(ends: &[u64]) -> Boundary {
     }
 }
 
-/// A feed that both replicas take, and so many boundaries of one commit of ten bytes each.
+/// A feed that both replicas take, with this many boundaries of one commit of ten bytes each.
 fn feed(boundaries: u64) -> Feed<&'static str> {
     let mut feed = Feed::default();
     feed.joins(ONE);
@@ -232,7 +233,7 @@ fn the_oldest_rows_are_put_into_files_when_memory_has_no_room() {
     assert_eq!(feed.pending(feed.first).filed, 18);
     assert_eq!((feed.too_far_behind(22, 18), feed.too_far_behind(22, 17)), (vec![], vec![ONE, TWO]));
     assert_eq!(feed.too_far_behind(21, 18), [ONE, TWO], "what commits cost beside their rows is in memory");
-    // Files end with what all keep.
+    // Files end with the boundaries that all replicas keep.
     for replica in [ONE, TWO] {
         let end = feed.next(replica, 30).unwrap().unwrap().end;
         feed.kept(replica, end);

@@ -1,5 +1,6 @@
-//! A connection at a replica that executes transactions: the client's role, one transaction at a time. It knows no
-//! statement by name: each is parsed when it runs, so that nothing of a session lives there but its settings.
+//! A connection at a replica that executes transactions: the client's role, one transaction at a time. No
+//! statement has a name: each is parsed when it runs, so that nothing of a session lives there but its
+//! settings.
 
 use conn::log_in::said;
 use conn::log_in::{Wish, log_in};
@@ -15,39 +16,39 @@ use wire::{Asks, CommandTag, Complaint, Frame, Status, Step, Target};
 /// A connection at a replica.
 pub struct Copy {
     peer: Peer,
-    /// Which replica.
+    /// Number of the replica.
     pub replica: StandbyId,
-    /// In which life of it the connection was made.
+    /// Incarnation of the replica in which the connection was made.
     pub life: Incarnation,
-    /// Its settings; `None`: they must be asked for before it is used again.
+    /// Settings of the connection. `None`: they must be queried before its next use.
     pub settings: Option<Settings>,
-    /// Settings were changed in its transaction: they go with that.
+    /// True if its transaction changed settings: they end with it.
     pub has_set: bool,
 }
 
-/// What is to be executed: messages, each answered up to a ReadyForQuery.
+/// Messages to be executed, each answered up to a ReadyForQuery.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     bytes: Vec<u8>,
     answers: usize,
-    /// So many of them, the first ones, are to commands of our own.
+    /// Number of the first messages that are commands of Consort itself.
     ours: usize,
 }
 
 impl Work {
-    /// A command of our own, in front of all else.
+    /// Adds a command of Consort itself, in front of all else.
     pub fn command(&mut self, text: &str) {
         self.query(text.as_bytes());
         self.ours += 1;
     }
 
-    /// A text, as a Query.
+    /// Adds a text, as a Query.
     pub fn query(&mut self, text: &[u8]) {
         self.bytes.query(text);
         self.answers += 1;
     }
 
-    /// A statement with parameters. `types` and `values` are as they stand in Parse and Bind messages.
+    /// Adds a statement with parameters. `types` and `values` are as they stand in Parse and Bind messages.
     pub fn bound(&mut self, text: &[u8], types: &[u8], values: &[u8]) {
         self.bytes.parse(b"", text, types);
         self.bytes.bind(b"", b"", values);
@@ -58,10 +59,10 @@ impl Work {
     }
 }
 
-/// What became of it.
+/// Result of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Did {
-    /// The tags of what was completed: they say how many rows were touched.
+    /// Command tags of completed statements, with their row counts.
     pub tags: Vec<Box<[u8]>>,
     /// The first error: its SQLSTATE and its message.
     pub error: Option<(String, String)>,
@@ -70,7 +71,7 @@ pub struct Did {
 }
 
 impl Copy {
-    /// Opens a connection, with a wish that names the replica's place.
+    /// Opens a connection, with connection parameters that name the replica's address.
     pub async fn open(
         wish: &Wish,
         rooms: &Rooms,
@@ -83,7 +84,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// The server has closed it, or said something that nobody asked for.
+    /// Returns true if the server has closed the connection, or sent a message without a request.
     pub(crate) fn is_gone(&mut self) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let gone = self.peer.poll_fill(&mut cx).is_ready();
@@ -91,7 +92,7 @@ impl Copy {
         gone
     }
 
-    /// Asks which settings it has.
+    /// Queries the connection's settings.
     pub async fn ask_settings(&mut self, interner: &RefCell<Interner>) -> Result<(), String> {
         let mut work = Work::default();
         work.query(Settings::probe().as_bytes());
@@ -103,23 +104,23 @@ impl Copy {
         self.settings = Settings::of_probe(&row, &mut interner.borrow_mut()).map(|(settings, _)| settings);
         match self.settings {
             Some(_) => Ok(()),
-            None => Err("its settings are not understood".to_owned()),
+            None => Err("cannot read the replica's settings".to_owned()),
         }
     }
 
-    /// Executes work, to the end. The error: the connection is of no use any more.
+    /// Executes work to the end. After an error the connection is useless.
     pub async fn run(&mut self, work: &Work) -> Result<Did, String> {
         self.begin(work);
         self.finish(work).await
     }
 
-    /// Sends work, as far as it goes at once.
+    /// Sends work, as far as possible at once.
     pub fn begin(&mut self, work: &Work) {
         self.peer.out().extend_from_slice(&work.bytes);
         self.peer.send_now();
     }
 
-    /// Waits until the work that was begun is done. The error: the connection is of no use any more.
+    /// Waits until the begun work is done. After an error the connection is useless.
     pub async fn finish(&mut self, work: &Work) -> Result<Did, String> {
         let (mut did, mut answered) = (Did::default(), 0);
         let done = async {
@@ -156,7 +157,7 @@ impl Copy {
 }
 
 impl Did {
-    /// What is left of it when commands of our own were answered.
+    /// Returns the remaining result once commands of Consort itself were answered.
     fn without_error(self) -> io::Result<Did> {
         match self.error {
             Some((_, why)) => Err(io::Error::other(why)),
@@ -184,7 +185,7 @@ fn heard(frame: &Frame<'_>, did: &mut Did) -> io::Result<bool> {
             }
             did.error.get_or_insert_with(|| (text(complaint.sqlstate()), text(complaint.message())));
         }
-        back::COPY_IN | back::COPY_OUT => return Err(io::Error::other("it was asked for a COPY")),
+        back::COPY_IN | back::COPY_OUT => return Err(io::Error::other("unexpected COPY message")),
         _ => {}
     }
     Ok(false)

@@ -1,18 +1,18 @@
-//! The two orders behind one face.
+//! The two orders under one interface.
 
 use scheduler::StandbyId;
 use scheduler::scheduled::{
     Action, Holding, Locking, Options, Outcome, Place, Refused, Tables, TransactionId,
 };
 
-/// By table locks, statement by statement, or by the tables that a transaction declares.
+/// The order: by table locks, statement by statement, or by the tables that a transaction declares.
 pub(super) enum Machine {
     Locking(Locking),
     Holding(Holding),
 }
 
 impl Machine {
-    /// Of a cluster in which nobody takes part but this one.
+    /// Creates the order of a cluster with this one participant.
     pub(super) fn new(declares: bool, alone: StandbyId) -> Machine {
         if declares {
             Machine::Holding(Holding::new(Options::default(), [alone]))
@@ -21,7 +21,8 @@ impl Machine {
         }
     }
 
-    /// A transaction begins. Where tables are declared it touches these, and runs there if it only reads.
+    /// Begins a transaction. In designs with declared tables it touches these, and runs at this node if it
+    /// only reads.
     pub(super) fn begin(
         &mut self,
         tables: Tables,
@@ -45,8 +46,8 @@ impl Machine {
         }
     }
 
-    /// What it has asked for last is not waited for any more. One that has declared its tables has done nothing yet, and is
-    /// no more.
+    /// Stops waiting for the transaction's last request. A transaction that has declared its tables has done
+    /// nothing yet, and ends here.
     pub(super) fn withdraw(&mut self, id: TransactionId) -> Vec<Action> {
         match self {
             Machine::Locking(locking) => locking.withdraw(id),
@@ -96,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// So many transactions have not ended everywhere.
+    /// Number of transactions that have not ended everywhere.
     pub(super) fn open(&self) -> usize {
         match self {
             Machine::Locking(locking) => locking.open(),
@@ -104,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// Whether replicas still have something to do for a transaction.
+    /// Returns true if replicas still have steps of a transaction to do.
     pub(super) fn knows(&self, id: TransactionId) -> bool {
         match self {
             Machine::Locking(_) => false,

@@ -1,12 +1,14 @@
-//! One database whose transactions are ordered before they are executed: who takes part, who waits for which locks, and the
-//! moments in which nothing runs so that a replica may join.
+//! One database whose transactions are ordered before they are executed: its participants, its lock queues,
+//! and the moments in which nothing runs so that a replica may join.
 //!
-//! The order is that of [`scheduler::scheduled`]. What it sends is carried out by the session whose transaction it is: at the
-//! primary on its own connection, at replicas on connections that it borrows here ([`Copy`](struct@Copy)). Where tables are declared,
-//! replicas are left behind: each follows the transaction by a task of its own ([`Following`]).
+//! The order is that of [`scheduler::scheduled`]. The session of a transaction carries out the order's
+//! actions: at the primary on its own connection, at replicas on connections that it borrows here
+//! ([`Copy`](struct@Copy)). In designs with declared tables replicas may lag: each follows the transaction by
+//! a task of its own ([`Following`]).
 //!
 //! ```text
-//!   replica: copied and fed as in other designs --quiet: nothing is open, all is fed--> takes part --> taken out --> copied anew
+//!   replica: copied and fed as in other designs --quiet: nothing is open, all is fed--> takes part
+//!            takes part --> taken out --> copied again
 //! ```
 
 mod copy;
@@ -28,17 +30,17 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
-/// The primary among those that execute. It is the last that is asked for a read if others have as little to do.
+/// The primary among those that execute. A read goes there last, if others have as little to do.
 pub const PRIMARY: StandbyId = StandbyId::new(u32::MAX);
 
-/// What every statement reads, and who touches nobody knows what writes.
+/// Relation that every statement reads, and that a statement with an unknown footprint writes.
 pub const EVERYTHING: RelationId = RelationId::new(0);
-/// What every statement that writes reads, and who reads nobody knows what writes.
+/// Relation that every writing statement reads, and that a statement with an unknown read set writes.
 pub const WRITERS: RelationId = RelationId::new(1);
-/// What every statement writes that moves a sequence.
+/// Relation that every statement writes that moves a sequence.
 pub const SEQUENCES: RelationId = RelationId::new(2);
 
-/// Connections to one replica as one role that nobody uses and that are kept.
+/// Maximum number of idle connections that are kept to one replica as one role.
 const IDLE_KEPT: usize = 64;
 
 /// The locks of a statement that reads these tables.
@@ -47,7 +49,7 @@ pub fn reading(tables: impl IntoIterator<Item = RelationId>) -> Tables {
     Tables { reads, ..Tables::default() }
 }
 
-/// The locks of a statement that reads nobody knows what, and writes nothing.
+/// Locks of a statement that writes nothing and has an unknown read set.
 pub fn reading_everything() -> Tables {
     Tables { reads: [EVERYTHING].into(), writes: [WRITERS].into() }
 }
@@ -63,19 +65,19 @@ pub fn writing(
     Tables { reads, writes }
 }
 
-/// The locks of a statement that touches nobody knows what.
+/// Locks of a statement with an unknown footprint.
 pub fn touching_everything() -> Tables {
     Tables { reads: Default::default(), writes: [EVERYTHING].into() }
 }
 
-/// Why a statement does not get its locks.
+/// Reason why a statement does not get its locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLocks {
     /// The order refuses it.
     Refused(Refused),
-    /// They did not come in time.
+    /// The locks did not come in time.
     Late,
-    /// Somebody else said that it shall not wait any longer.
+    /// The wait was cancelled.
     Cancelled,
 }
 
@@ -85,26 +87,27 @@ struct Member {
     life: Incarnation,
 }
 
-/// See the file's first lines.
+/// See the module documentation.
 pub struct Scheduled {
     machine: RefCell<Machine>,
     members: RefCell<BTreeMap<StandbyId, Member>>,
-    /// Where the next step of a transaction is to run; its session has not heard.
+    /// Nodes of a transaction's next step, until its session has received them.
     sent: RefCell<BTreeMap<TransactionId, Vec<StandbyId>>>,
-    /// Who was found to be of no use any more, and why; whoever keeps it has not heard.
+    /// Replicas found useless, with the reason, until their feed's task has read it.
     found: RefCell<BTreeMap<StandbyId, String>>,
     idle: RefCell<BTreeMap<(StandbyId, String), Vec<Copy>>>,
-    /// How replicas follow transactions that have not ended everywhere.
+    /// Following of transactions by replicas, until they have ended everywhere.
     follow: RefCell<BTreeMap<TransactionId, Follow>>,
-    /// Those that do.
+    /// Channels to the tasks that follow a transaction at a replica.
     followers: RefCell<BTreeMap<(TransactionId, StandbyId), UnboundedSender<Step>>>,
-    /// So many want a moment in which nothing runs.
+    /// Number of requests for a moment in which nothing runs.
     holds: Cell<usize>,
     moved: Notify,
 }
 
 impl Scheduled {
-    /// Nobody takes part but the primary. Whether transactions declare their tables before they begin.
+    /// Creates the order with the primary as its only participant. `declares` is true if transactions declare
+    /// their tables before they begin.
     pub(crate) fn new(declares: bool) -> Rc<Scheduled> {
         Rc::new(Scheduled {
             machine: RefCell::new(Machine::new(declares, PRIMARY)),
@@ -128,13 +131,13 @@ impl Scheduled {
                         sent.entry(id).or_default().push(to);
                     }
                 }
-                // Its session finds nowhere to run.
+                // Its session receives no node to run at.
                 Action::Fail(id, _) => drop(sent.insert(id, Vec::new())),
                 Action::TakeOut(replica, why) => {
                     self.found.borrow_mut().insert(replica, format!("{why:?}"));
                     self.leave(replica);
                 }
-                // Its session has the answer itself.
+                // Its session has the answer already.
                 Action::Answer(..) => {}
             }
         }
@@ -142,8 +145,8 @@ impl Scheduled {
         self.moved.notify_waiters();
     }
 
-    /// Hands a step to the task that follows the transaction there, which begins if there is none; `false`: nobody follows,
-    /// its session carries it out.
+    /// Passes a step to the task that follows the transaction there, and starts the task if there is none.
+    /// `false`: no task follows, and the session carries the step out.
     fn follows(self: &Rc<Self>, replica: StandbyId, id: TransactionId, step: Step) -> bool {
         let Some(follow) = self.follow.borrow().get(&id).filter(|_| replica != PRIMARY).cloned() else {
             return false;
@@ -155,19 +158,19 @@ impl Scheduled {
             follow(Following { of: self.clone(), id, steps, replica, life });
             sender
         });
-        // Who has ended without an answer has taken the replica out.
+        // A follower that has ended without an answer has taken the replica out.
         let _ = follower.send(step);
         true
     }
 
-    /// The transaction may have ended everywhere.
+    /// Forgets a transaction that may have ended everywhere.
     fn forget(&self, id: TransactionId) {
         if !self.machine.borrow().knows(id) {
             self.follow.borrow_mut().remove(&id);
         }
     }
 
-    /// Nothing is sent to the replica any more.
+    /// Stops all sending to the replica.
     fn leave(&self, replica: StandbyId) {
         self.members.borrow_mut().remove(&replica);
         self.idle.borrow_mut().retain(|(id, _), _| *id != replica);
@@ -176,8 +179,8 @@ impl Scheduled {
         self.follow.borrow_mut().retain(|id, _| machine.knows(*id));
     }
 
-    /// A transaction begins, as soon as nobody wants that nothing runs. Where tables are declared it touches these, and runs at
-    /// this place if it only reads.
+    /// Begins a transaction as soon as no task requests that nothing runs. In designs with declared tables it
+    /// touches these, and a read-only one runs at this node.
     pub async fn begin(
         self: &Rc<Self>,
         (tables, place): (Tables, Place),
@@ -202,7 +205,7 @@ impl Scheduled {
         }
     }
 
-    /// Completes when nothing is open, and keeps it so; `None` if that does not come within `limit`.
+    /// Completes when no transaction is open, and keeps it so. `None` if that does not come within `limit`.
     pub(crate) async fn quiet(self: &Rc<Self>, limit: Duration) -> Option<Quiet> {
         self.holds.set(self.holds.get() + 1);
         let (quiet, limit) = (Quiet(self.clone()), Instant::now() + limit);
@@ -215,7 +218,8 @@ impl Scheduled {
         }
     }
 
-    /// A replica takes part from now on, in this life of its server, until what is returned is dropped.
+    /// Adds a replica to the participants, in this incarnation of its server, until the returned value is
+    /// dropped.
     pub(crate) fn join(self: &Rc<Self>, quiet: Quiet, replica: StandbyId, life: Incarnation) -> TakesPart {
         self.found.borrow_mut().remove(&replica);
         self.members.borrow_mut().insert(replica, Member { life });
@@ -224,7 +228,8 @@ impl Scheduled {
         TakesPart { of: self.clone(), replica }
     }
 
-    /// The replica takes part no more: nobody waits for it, and nothing is sent there. Whoever keeps it hears why.
+    /// Takes the replica out: no transaction waits for it, and nothing is sent there. Its feed's task
+    /// receives the reason.
     pub fn take_out(self: &Rc<Self>, replica: StandbyId, why: String) {
         if self.life(replica).is_none() {
             return;
@@ -235,7 +240,7 @@ impl Scheduled {
         self.act(actions);
     }
 
-    /// In which life of its server a replica takes part, if it does.
+    /// Incarnation of the server in which a replica takes part, if it does.
     pub fn life(&self, replica: StandbyId) -> Option<Incarnation> {
         self.members.borrow().get(&replica).map(|member| member.life)
     }
@@ -245,7 +250,7 @@ impl Scheduled {
         self.members.borrow().iter().map(|(replica, member)| (*replica, member.life)).collect()
     }
 
-    /// A connection to this replica as this role that nobody uses.
+    /// Lends an idle connection to this replica as this role.
     pub fn lend(&self, replica: StandbyId, user: &str) -> Option<Copy> {
         let mut idle = self.idle.borrow_mut();
         let kept = idle.get_mut(&(replica, user.to_owned()))?;
@@ -257,7 +262,8 @@ impl Scheduled {
         }
     }
 
-    /// A connection is not used any more. It is kept if its replica still takes part.
+    /// Returns a connection that is not used any more. The connection is kept if its replica still takes
+    /// part.
     pub fn give_back(&self, copy: Copy, user: &str) {
         if self.life(copy.replica) != Some(copy.life) {
             return;
@@ -270,20 +276,20 @@ impl Scheduled {
     }
 }
 
-/// A transaction among those that are ordered. When it is dropped its locks go to others: its end was answered everywhere,
-/// or nobody will commit it any more.
+/// A transaction among those that are ordered. Dropping it releases its locks: its end was answered
+/// everywhere, or no session will commit it any more.
 pub struct Transaction {
     of: Rc<Scheduled>,
     id: TransactionId,
 }
 
 impl Transaction {
-    /// How replicas follow it, from its first statement on.
+    /// Sets the way in which replicas follow it, from its first statement on.
     pub fn followed_by(&self, follow: Follow) {
         self.of.follow.borrow_mut().insert(self.id, follow);
     }
 
-    /// Gets the locks of the next statement. Where it is to run.
+    /// Gets the locks of the next statement. Returns the nodes that must run it.
     pub async fn statement(
         &self,
         tables: Tables,
@@ -302,7 +308,8 @@ impl Transaction {
                 timeout_at(limit, moved).await.map_err(|_| NoLocks::Late)?;
             }
         };
-        // What it was given is not given back for a cancellation that comes with it: it may have done something before.
+        // A granted lock is not released for a concurrent cancellation: the transaction may have done
+        // something before.
         let granted = tokio::select! {
             biased;
             granted = granted => granted,
@@ -311,28 +318,29 @@ impl Transaction {
         if granted.is_err() {
             let actions = self.of.machine.borrow_mut().withdraw(self.id);
             self.of.act(actions);
-            // They may have come in the last moment: nothing is done with them.
+            // Locks that came in the last moment are not used.
             let sent = self.of.sent.borrow_mut().remove(&self.id);
             self.done(sent.into_iter().flatten());
         }
         granted
     }
 
-    /// It goes back to a savepoint. Where that is to be said.
+    /// Goes back to a savepoint. Returns the nodes that must execute this.
     pub fn back_to_savepoint(&self) -> Result<Vec<StandbyId>, NoLocks> {
         let actions = self.of.machine.borrow_mut().back_to_savepoint(self.id);
         self.of.act(actions.map_err(NoLocks::Refused)?);
         Ok(self.of.sent.borrow_mut().remove(&self.id).unwrap_or_default())
     }
 
-    /// It is to end. Where that is to be said: at the primary first.
+    /// Ends the transaction. Returns the nodes that must execute this, the primary first.
     pub fn end(&self, commit: bool) -> Result<Vec<StandbyId>, NoLocks> {
         let actions = self.of.machine.borrow_mut().end(self.id, commit);
         self.of.act(actions.map_err(NoLocks::Refused)?);
         Ok(self.of.sent.borrow_mut().remove(&self.id).unwrap_or_default())
     }
 
-    /// These have done its last step. Whether it has failed there the primary's own block knows.
+    /// Notes that these replicas have done its last step. A failure there is known to the primary's own
+    /// block.
     pub fn done(&self, by: impl IntoIterator<Item = StandbyId>) {
         for replica in by {
             let actions = self.of.machine.borrow_mut().answered(replica, self.id);
@@ -350,7 +358,7 @@ impl Drop for Transaction {
     }
 }
 
-/// As long as this lives nothing begins.
+/// Holds up every new transaction as long as this lives.
 pub(crate) struct Quiet(Rc<Scheduled>);
 
 impl Drop for Quiet {
@@ -360,14 +368,15 @@ impl Drop for Quiet {
     }
 }
 
-/// As long as this lives a replica takes part, unless somebody finds that it cannot.
+/// Keeps a replica among the participants while this lives, unless a transaction finds that the replica
+/// cannot take part.
 pub(crate) struct TakesPart {
     of: Rc<Scheduled>,
     replica: StandbyId,
 }
 
 impl TakesPart {
-    /// Completes when it was taken out. Why.
+    /// Completes when it was taken out. Returns the reason.
     pub(crate) async fn taken_out(&self) -> String {
         loop {
             let moved = self.of.moved.notified();
@@ -381,7 +390,7 @@ impl TakesPart {
 
 impl Drop for TakesPart {
     fn drop(&mut self) {
-        self.of.take_out(self.replica, "it takes part no more".to_owned());
+        self.of.take_out(self.replica, "the replica no longer takes part".to_owned());
         self.of.found.borrow_mut().remove(&self.replica);
     }
 }

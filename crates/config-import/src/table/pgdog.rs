@@ -10,7 +10,7 @@ const A: &str = "admin";
 const D: &str = "databases";
 const U: &str = "users";
 
-/// What PgDog writes for "without limit".
+/// PgDog's values for "without limit".
 const LIMITLESS: &[&str] = &["9223372036854775807", "0"];
 
 pub(super) static ROWS: &[Row] = &[
@@ -41,10 +41,13 @@ pub(super) static ROWS: &[Row] = &[
     nothing(
         G,
         &["rollback_timeout", "connection_recovery", "client_connection_recovery"],
-        "a connection whose client leaves in the middle of a transaction is closed",
+        "if a client disconnects in a transaction, Consort closes its server connection",
     ),
-    missing(G, &["load_balancing_strategy"], "weight says how large a standby's share of the reads is")
-        .idle(&["random", "round_robin", "least_active_connections"]),
+    missing(G, &["load_balancing_strategy"], "set weight for a standby's share of the reads").idle(&[
+        "random",
+        "round_robin",
+        "least_active_connections",
+    ]),
     nothing(
         G,
         &["read_write_strategy", "read_write_split"],
@@ -56,13 +59,17 @@ pub(super) static ROWS: &[Row] = &[
     key(G, &["tls_client_ca_certificate"], "client_tls_ca", path),
     key(G, &["tls_verify"], "server_tls", server_tls).default("prefer"),
     key(G, &["tls_server_ca_certificate"], "server_tls_ca", path),
-    key(G, &["shutdown_timeout"], "drain_time", millis).default("60000"),
-    nothing(G, &["shutdown_termination_timeout"], "behind drain_time clients are cut off at once"),
+    key(G, &["shutdown_timeout"], "shutdown_drain_timeout", millis).default("60000"),
+    nothing(
+        G,
+        &["shutdown_termination_timeout"],
+        "after shutdown_drain_timeout clients are disconnected at once",
+    ),
     key(G, &["openmetrics_port"], "metrics_listen", metrics_port),
     missing(
         G,
         &["openmetrics_namespace"],
-        "figures are called consort_..: a rule of Prometheus renames them",
+        "metrics are named consort_..; rename them with a Prometheus relabel rule",
     ),
     nothing(G, &["prepared_statements", "prepared_statements_limit"], why::RESTORED),
     nothing(
@@ -77,23 +84,25 @@ pub(super) static ROWS: &[Row] = &[
         ],
         why::PARSED,
     ),
-    nothing(G, &["query_cache_limit"], "analysis_cache bounds what is kept of statements, in bytes"),
+    nothing(
+        G,
+        &["query_cache_limit"],
+        "analysis_cache_size limits the cache of analysed statements, in bytes",
+    ),
     missing(G, &["passthrough_auth"], why::ROLES).idle(&["disabled"]),
-    key(G, &["connect_timeout"], "server_connect_timeout", millis)
-        .or("login_time bounds how long a log-in takes in all"),
+    key(G, &["connect_timeout"], "server_connect_timeout", millis).or("login_time limits the whole log-in"),
     missing(
         G,
         &["connect_attempts"],
-        "a connection is tried once; the next client that needs one tries again",
+        "Consort tries a connection once; the next client that needs one tries again",
     )
     .idle(&["1"]),
-    nothing(G, &["connect_attempt_delay"], "a connection is tried once"),
+    nothing(G, &["connect_attempt_delay"], "Consort tries a connection once"),
     key(G, &["query_timeout"], "query_timeout", millis).idle(LIMITLESS).or("PostgreSQL's statement_timeout"),
     key(G, &["checkout_timeout"], "query_wait_timeout", millis).default("5000"),
     key(G, &["idle_timeout"], "server_idle_timeout", millis).default("60000"),
     key(G, &["server_lifetime"], "server_lifetime", millis).default("86400000"),
-    missing(G, &["server_lifetime_jitter"], "connections end when they are as old as server_lifetime")
-        .idle(&["0"]),
+    missing(G, &["server_lifetime_jitter"], "connections are closed exactly at server_lifetime").idle(&["0"]),
     key(G, &["client_idle_timeout"], "client_idle_timeout", millis)
         .idle(LIMITLESS)
         .or("PostgreSQL's idle_session_timeout, with pool_mode = \"session\""),
@@ -101,10 +110,14 @@ pub(super) static ROWS: &[Row] = &[
         .idle(LIMITLESS)
         .or("PostgreSQL's idle_in_transaction_session_timeout"),
     key(G, &["client_login_timeout"], "login_time", millis),
-    missing(G, &["mirror_queue", "mirror_exposure"], "statements are not sent to a second cluster for trial")
+    missing(G, &["mirror_queue", "mirror_exposure"], "mirroring to a second cluster is not supported")
         .idle(&["128", "1.0"]),
     key(G, &["auth_type"], "auth_type", auth_type),
-    missing(G, &["auth_rate_limit"], "ten failed log-ins in ten seconds are logged; none is slowed down"),
+    missing(
+        G,
+        &["auth_rate_limit"],
+        "Consort logs at most ten failed log-ins in ten seconds and delays none",
+    ),
     missing(G, &["cross_shard_disabled"], why::SHARDS).idle(&["false"]),
     nothing(G, &["dns_ttl"], why::NAMES),
     key(G, &["log_level"], "log_level", text),
@@ -112,21 +125,21 @@ pub(super) static ROWS: &[Row] = &[
     missing(
         G,
         &["log_connections", "log_disconnections"],
-        "PostgreSQL's log_connections and log_disconnections say who comes",
+        "use PostgreSQL's log_connections and log_disconnections",
     )
     .idle(&["false"]),
     nothing(
         G,
         &["log_dedup_threshold", "log_dedup_window", "stats_period"],
-        "Consort says once what goes on",
+        "Consort logs a lasting condition once",
     ),
-    missing(G, &["query_log"], "PostgreSQL's log_statement logs statements").idle(&[""]),
+    missing(G, &["query_log"], "use PostgreSQL's log_statement").idle(&[""]),
     nothing(
         G,
         &["pub_sub_channel_size"],
-        "LISTEN works as at PostgreSQL, and a client that listens keeps no connection",
+        "LISTEN works as in PostgreSQL, and does not pin a server connection",
     ),
-    nothing(G, &["broadcast_address", "broadcast_port"], "Consorts agree by a lock at the primary"),
+    nothing(G, &["broadcast_address", "broadcast_port"], "Consorts elect a leader by a lock at the primary"),
     missing(G, &["two_phase_commit", "two_phase_commit_auto"], why::SHARDS).idle(&["false"]),
     nothing(
         G,
@@ -155,47 +168,40 @@ pub(super) static ROWS: &[Row] = &[
     elsewhere(A, &["password"]),
     elsewhere(D, &["name", "host", "port", "role", "shard", "database_name"]),
     missing(D, &["user", "password"], why::OWN_ROLE),
-    key(D, &["pool_size"], "pool_size", number).or("default_pool_size counts for all"),
+    key(D, &["pool_size"], "pool_size", number).or("default_pool_size applies to all"),
     key(D, &["min_pool_size"], "min_pool_size", number).idle(&["0"]),
-    key(D, &["pooler_mode"], "pool_mode", pool_mode).or("pool_mode counts for all"),
-    key(D, &["idle_timeout"], "server_idle_timeout", millis).or("server_idle_timeout counts for all"),
-    key(D, &["server_lifetime"], "server_lifetime", millis).or("server_lifetime counts for all"),
-    missing(D, &["server_lifetime_jitter"], "connections end when they are as old as server_lifetime")
-        .idle(&["0"]),
+    key(D, &["pooler_mode"], "pool_mode", pool_mode).or("pool_mode applies to all"),
+    key(D, &["idle_timeout"], "server_idle_timeout", millis).or("server_idle_timeout applies to all"),
+    key(D, &["server_lifetime"], "server_lifetime", millis).or("server_lifetime applies to all"),
+    missing(D, &["server_lifetime_jitter"], "connections are closed exactly at server_lifetime").idle(&["0"]),
     missing(D, &["statement_timeout", "lock_timeout"], "ALTER DATABASE .. SET").idle(&["0"]),
-    nothing(D, &["read_only"], "a standby takes no writes"),
-    missing(D, &["lb_weight"], "weight in its [[standby]] says how large its share of the reads is")
-        .idle(&["255"]),
+    nothing(D, &["read_only"], "a standby is always read-only"),
+    missing(D, &["lb_weight"], "set weight in its [[standby]] for its share of the reads").idle(&["255"]),
     missing(D, &["resharding_only"], why::SHARDS).idle(&["false"]),
     elsewhere(U, &["name", "password"]),
-    missing(
-        U,
-        &["database", "databases", "all_databases"],
-        "GRANT and REVOKE CONNECT say at the servers who may enter a database",
-    ),
-    missing(U, &["passwords"], "Consort knows one secret of a role"),
+    missing(U, &["database", "databases", "all_databases"], "use GRANT and REVOKE CONNECT at the servers"),
+    missing(U, &["passwords"], "Consort keeps one secret per role"),
     missing(
         U,
         &["password_hash"],
-        "write it to the role's line in auth_file, if it is an MD5 hash or a SCRAM key as pg_authid has it",
+        "if it is an MD5 hash or a SCRAM key of pg_authid, add it to the role's line in auth_file",
     ),
     missing(U, &["identity", "tls_client_certificate_required"], why::CLIENT_CERTIFICATES),
-    key(U, &["pool_size"], "pool_size", number).or("default_pool_size counts for all"),
+    key(U, &["pool_size"], "pool_size", number).or("default_pool_size applies to all"),
     key(U, &["min_pool_size"], "min_pool_size", number).idle(&["0"]),
     missing(
         U,
         &["pool_size_primary", "pool_size_replica", "min_pool_size_primary", "min_pool_size_replica"],
-        "default_pool_size bounds connections at the primary, standby_connections those at a standby",
+        "default_pool_size limits connections to the primary, standby_connections those to a standby",
     ),
-    key(U, &["pooler_mode"], "pool_mode", pool_mode).or("pool_mode counts for all"),
+    key(U, &["pooler_mode"], "pool_mode", pool_mode).or("pool_mode applies to all"),
     key(U, &["client_idle_timeout"], "client_idle_timeout", millis).idle(LIMITLESS),
-    key(U, &["idle_timeout"], "server_idle_timeout", millis).or("server_idle_timeout counts for all"),
-    missing(U, &["idle_timeout_primary", "idle_timeout_replica"], "server_idle_timeout counts for all"),
-    key(U, &["server_lifetime"], "server_lifetime", millis).or("server_lifetime counts for all"),
-    missing(U, &["server_lifetime_jitter"], "connections end when they are as old as server_lifetime")
-        .idle(&["0"]),
+    key(U, &["idle_timeout"], "server_idle_timeout", millis).or("server_idle_timeout applies to all"),
+    missing(U, &["idle_timeout_primary", "idle_timeout_replica"], "server_idle_timeout applies to all"),
+    key(U, &["server_lifetime"], "server_lifetime", millis).or("server_lifetime applies to all"),
+    missing(U, &["server_lifetime_jitter"], "connections are closed exactly at server_lifetime").idle(&["0"]),
     missing(U, &["server_user", "server_password"], why::OWN_ROLE),
-    key(U, &["auth_type"], "auth_type", auth_type).or("auth_type counts for all"),
+    key(U, &["auth_type"], "auth_type", auth_type).or("auth_type applies to all"),
     missing(
         U,
         &[
@@ -214,7 +220,7 @@ pub(super) static ROWS: &[Row] = &[
     missing(
         U,
         &["replication_mode", "replication_sharding"],
-        "replication connections go to the servers themselves",
+        "make replication connections directly to the servers",
     )
     .idle(&["false"]),
     missing(
@@ -231,9 +237,9 @@ pub(super) static ROWS: &[Row] = &[
     missing(
         "multi_tenant",
         &["*"],
-        "row level security keeps tenants apart: Consort heeds it at standbys, too",
+        "use row-level security to separate tenants; Consort applies it at standbys too",
     ),
-    missing("mirroring", &["*"], "statements are not sent to a second cluster for trial"),
+    missing("mirroring", &["*"], "mirroring to a second cluster is not supported"),
     missing("plugins", &["*"], "Consort has no plugins"),
     missing("sharded_tables", &["*"], why::SHARDS),
     missing("sharded_mappings", &["*"], why::SHARDS),
@@ -243,7 +249,7 @@ pub(super) static ROWS: &[Row] = &[
     missing(
         "otel",
         &["*"],
-        "metrics_listen has a page for Prometheus, which OpenTelemetry's collector reads",
+        "metrics_listen serves a Prometheus page, which the OpenTelemetry collector can read",
     ),
-    missing("vault", &["*"], "roles' secrets are in auth_file: have them written there, then RELOAD"),
+    missing("vault", &["*"], "write the roles' secrets to auth_file, then RELOAD"),
 ];

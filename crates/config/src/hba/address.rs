@@ -1,4 +1,4 @@
-//! From where a rule lets clients come.
+//! Addresses that a rule matches.
 
 use super::tokens::Line;
 use ipnet::IpNet;
@@ -6,18 +6,18 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 use std::net::IpAddr;
 
-/// Machines.
+/// Client addresses that a rule matches.
 #[derive(Debug)]
 pub(super) enum Hosts {
-    /// Every one.
+    /// Every address.
     All,
-    /// This one, by its own loop.
+    /// This machine, by its loopback addresses.
     Loopback,
-    /// This one, by any of its addresses.
+    /// This machine, by any of its addresses.
     SameHost,
-    /// Those of this one's networks.
+    /// Addresses of this machine's networks.
     SameNet,
-    /// Those of a network.
+    /// Addresses of a network.
     Net(IpNet),
 }
 
@@ -36,7 +36,7 @@ impl Hosts {
         let (address, length) = text.split_once('/').map_or((text.as_str(), None), |(a, l)| (a, Some(l)));
         let address: IpAddr = address.parse().map_err(|_| {
             format!(
-                "\"{text}\" is no address; host names are not looked up: write their addresses or networks"
+                "\"{text}\" is not an IP address; host names are not supported, write addresses or networks"
             )
         })?;
         let net = match length {
@@ -49,17 +49,17 @@ impl Hosts {
             None => {
                 let mask = line.word("netmask")?.text;
                 let invalid = |why: &str| format!("invalid IP mask \"{mask}\": {why}");
-                let mask: IpAddr = mask.parse().map_err(|_| invalid("it is no address"))?;
+                let mask: IpAddr = mask.parse().map_err(|_| invalid("not an IP address"))?;
                 if mask.is_ipv4() != address.is_ipv4() {
                     return Err("IP address and mask do not match".to_owned());
                 }
-                IpNet::with_netmask(address, mask).map_err(|_| invalid("its ones are not all in front"))?
+                IpNet::with_netmask(address, mask).map_err(|_| invalid("mask bits are not contiguous"))?
             }
         };
         Ok(Hosts::Net(net))
     }
 
-    /// It is one of them.
+    /// Returns true if the address is one of them.
     pub(super) fn have(&self, address: IpAddr) -> bool {
         match self {
             Hosts::All => true,
@@ -74,10 +74,9 @@ impl Hosts {
     }
 }
 
-/// This machine's addresses and their masks; none if the system does not tell.
+/// Addresses of this machine with their masks; none if the system does not report them.
 fn interfaces() -> impl Iterator<Item = (IpAddr, Option<IpAddr>)> {
-    let found =
-        getifaddrs().inspect_err(|error| tracing::warn!(%error, "the network interfaces are not known"));
+    let found = getifaddrs().inspect_err(|error| tracing::warn!(%error, "cannot list network interfaces"));
     found.into_iter().flatten().filter_map(|interface| {
         Some((address(interface.address.as_ref()?)?, interface.netmask.as_ref().and_then(address)))
     })

@@ -1,4 +1,4 @@
-//! Which roles a user of the system or of a certificate may be: `pg_ident.conf` as PostgreSQL 16 reads it.
+//! Allowed roles of a user of the system or of a certificate: `pg_ident.conf` as PostgreSQL 16 reads it.
 
 use super::names::{Name, pattern};
 use super::tokens::Line;
@@ -20,12 +20,12 @@ struct Mapping {
 #[derive(Debug)]
 enum Role {
     Named(Name),
-    /// With `\1`: what the pattern of the user has caught stands there.
+    /// A role with `\1`, which stands for the text that the user's pattern has caught.
     Caught(String),
 }
 
 impl Maps {
-    /// Maps, and every mistake, of a file that was cut into these lines.
+    /// Returns the maps, and every mistake, of a file that was cut into these lines.
     pub(super) fn of((read, mut mistakes): (Vec<Line>, Vec<Mistake>)) -> (Maps, Vec<Mistake>) {
         let mut maps = Maps::default();
         for mut line in read {
@@ -41,7 +41,7 @@ impl Maps {
         self.lines.iter().any(|line| line.map == map)
     }
 
-    /// May this user be this role? Without a map both must be the same.
+    /// Returns true if this user may be this role. Without a map both names must be equal.
     pub(super) fn allow(&self, map: Option<&str>, system: &str, role: &str) -> bool {
         let Some(map) = map else { return system == role };
         self.lines.iter().filter(|line| line.map == map).any(|line| line.allows(system, role))
@@ -82,7 +82,10 @@ fn mapping(line: &mut Line) -> Result<Mapping, String> {
             Role::Caught(role.text)
         }
         _ if role.text.starts_with('+') && !role.quoted => {
-            return Err(format!("{}: members of a role are not mapped to; use /pattern", role.text));
+            return Err(format!(
+                "{}: mapping to the members of a role is not supported; use /pattern",
+                role.text
+            ));
         }
         _ => Role::Named(Name::of(role)?),
     };

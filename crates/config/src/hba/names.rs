@@ -4,22 +4,22 @@ use super::Caller;
 use super::tokens::Token;
 use regex::{Regex, RegexBuilder};
 
-/// A name, or what stands for several.
+/// A name, or a word that stands for several names.
 #[derive(Debug)]
 pub(super) enum Name {
-    /// Every one.
+    /// Every name.
     All,
     /// The database of the same name as the role.
     SameUser,
     /// The database of the same name as some role that the role is a member of.
     SameRole,
-    /// Whoever wants the server's log: nothing else stands for that.
+    /// A physical replication connection: no other name matches one.
     Replication,
     /// The members of this role.
     Members(String),
-    /// This one.
+    /// This name.
     This(String),
-    /// Every one in which the pattern is found.
+    /// Every name in which the pattern is found.
     Like(Regex),
 }
 
@@ -51,7 +51,7 @@ impl Name {
         })
     }
 
-    /// It stands for this name, of whoever it is.
+    /// Returns true if the entry matches this name, whichever role it has.
     pub(super) fn is(&self, name: &str) -> bool {
         match self {
             Name::All => true,
@@ -61,7 +61,8 @@ impl Name {
         }
     }
 
-    /// It stands for the database that the caller wants; `None`: that depends on the roles that it is a member of.
+    /// Returns true if the entry matches the caller's database. `None`: that depends on the roles that the
+    /// caller's role is a member of.
     pub(super) fn has_database(&self, caller: &Caller<'_>) -> Option<bool> {
         match self {
             name if caller.replicates => Some(matches!(name, Name::Replication)),
@@ -71,7 +72,7 @@ impl Name {
         }
     }
 
-    /// It stands for the role that the caller wants to be; `None` as there.
+    /// Returns true if the entry matches the caller's role. `None` as in `has_database`.
     pub(super) fn has_user(&self, caller: &Caller<'_>) -> Option<bool> {
         match self {
             Name::Members(group) => Some(caller.roles?.contains(group)),
@@ -80,7 +81,7 @@ impl Name {
     }
 }
 
-/// One of them says yes, or all say no, or it is not known.
+/// Returns true if one of the answers is true, false if all are, or `None`.
 pub(super) fn any(said: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     let mut is_known = true;
     for said in said {
@@ -92,12 +93,12 @@ pub(super) fn any(said: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     is_known.then_some(false)
 }
 
-/// The pattern behind a slash, in quotes or not.
+/// Pattern after a slash, in quotes or not.
 pub(super) fn pattern(token: &Token) -> Result<Option<Regex>, String> {
     let Some(text) = token.text.strip_prefix('/') else { return Ok(None) };
     let built = RegexBuilder::new(text).dot_matches_new_line(true).build();
     built.map(Some).map_err(|why| {
-        // What regex says spans lines and draws an arrow; the last one is the reason.
+        // A message of regex spans lines and draws an arrow; the last line is the reason.
         let why = why.to_string();
         let reason = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
         format!("invalid regular expression \"{text}\": {reason}")

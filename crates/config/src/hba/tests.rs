@@ -1,5 +1,5 @@
-//! Rules that are right and rules that are refused; `the_same_rules_let_the_same_clients_in` in crate consort compares who
-//! enters with a PostgreSQL server.
+//! Rules that are right and rules that are refused. The test `the_same_rules_let_the_same_clients_in` in
+//! crate consort compares the admitted clients with a PostgreSQL server.
 
 use super::*;
 use std::net::IpAddr;
@@ -41,7 +41,8 @@ fn read(text: &str) -> Rules {
     Folder::with(&[("pg_hba.conf", text)]).rules().unwrap()
 }
 
-/// What somebody must prove who comes from here (`local`, an address, or an address with TLS as `address+`).
+/// Proof that a client from this origin must give (`local`, an address, or an address with TLS as
+/// `address+`).
 fn method(rules: &Rules, from: &str, database: &str, user: &str) -> Option<Method> {
     let origin = match from.trim_end_matches('+') {
         "local" => Origin::Local,
@@ -145,10 +146,10 @@ fn files_stand_for_words_and_lines() {
     assert!(rules.rule(&caller).unwrap().unwrap().at.ends_with("more/two.conf:1"));
     let deep = Folder::with(&[("pg_hba.conf", "include pg_hba.conf\n")]);
     let said = deep.rules().unwrap_err();
-    assert_eq!(said, ["pg_hba.conf:1: pg_hba.conf: files name files more than 10 deep"]);
+    assert_eq!(said, ["pg_hba.conf:1: pg_hba.conf: included files are nested more than 10 deep"]);
 }
 
-/// Only what is not there may be left out.
+/// Only missing files may be left out.
 #[test]
 fn what_cannot_be_looked_at_is_no_absence() {
     let rules = |line: &str| {
@@ -181,17 +182,17 @@ fn every_mistake_is_named_with_its_file_and_line() {
         ("host all all 10.0.0.1 ::1 trust", "IP address and mask do not match"),
         (
             "host all all 10.0.0.1 255.0.255.0 trust",
-            "invalid IP mask \"255.0.255.0\": its ones are not all in front",
+            "invalid IP mask \"255.0.255.0\": mask bits are not contiguous",
         ),
         (
             "host all all db.example.com trust",
-            "\"db.example.com\" is no address; host names are not looked up: write their addresses or networks",
+            "\"db.example.com\" is not an IP address; host names are not supported, write addresses or networks",
         ),
         ("host all all all,samenet trust", "multiple values specified for IP address"),
         ("host all all all", "end-of-line before authentication method specification"),
         (
             "host all all all ldap",
-            "authentication method \"ldap\" is not one of those here: trust, reject, scram-sha-256, md5, password, cert, peer",
+            "authentication method \"ldap\" is not supported; supported methods: trust, reject, scram-sha-256, md5, password, cert, peer",
         ),
         ("host all all all peer", "peer authentication is only supported on local sockets"),
         ("host all all all cert", "cert authentication is only supported on hostssl connections"),
@@ -208,10 +209,10 @@ fn every_mistake_is_named_with_its_file_and_line() {
             "host all all all md5 map=m",
             "authentication option \"map\" is only valid for authentication methods peer and cert",
         ),
-        ("local all all peer map=m", "auth_ident_file has no line of the map \"m\""),
+        ("local all all peer map=m", "auth_ident_file has no line for map \"m\""),
         ("local all all peer mapped", "authentication option not in name=value format: mapped"),
         ("local all all peer a=b", "unrecognized authentication option name: \"a\""),
-        ("hostgssenc all all all trust", "hostgssenc record cannot match: GSSAPI is not spoken here"),
+        ("hostgssenc all all all trust", "hostgssenc record cannot match: GSSAPI is not supported"),
         ("host @none all all trust", "none: No such file or directory (os error 2)"),
         ("include none", "none: No such file or directory (os error 2)"),
         ("host /( all all trust", "invalid regular expression \"(\": unclosed group"),
@@ -221,7 +222,7 @@ fn every_mistake_is_named_with_its_file_and_line() {
         assert_eq!(told, [format!("pg_hba.conf:4: {said}")]);
     }
     let none = Folder::with(&[("pg_hba.conf", "# nothing\n")]).rules().unwrap_err();
-    assert_eq!(none, ["pg_hba.conf: has no rule: nobody could come in"]);
+    assert_eq!(none, ["pg_hba.conf: contains no rules; every connection would be rejected"]);
     let both = Folder::with(&[
         ("pg_hba.conf", "local\nhost all all samehost trust\nx\n"),
         ("pg_ident.conf", "m a\n"),
@@ -311,7 +312,7 @@ fn maps_say_who_may_be_whom() {
     let group = Folder::with(&[("pg_hba.conf", "local a a trust"), ("pg_ident.conf", "m a +g\n")]);
     assert_eq!(
         group.rules().unwrap_err(),
-        ["pg_ident.conf:1: +g: members of a role are not mapped to; use /pattern"]
+        ["pg_ident.conf:1: +g: mapping to the members of a role is not supported; use /pattern"]
     );
     let caught = Folder::with(&[("pg_hba.conf", "local a a trust"), ("pg_ident.conf", "m /^x$ \\1\n")]);
     let told = "pg_ident.conf:1: regular expression \"^x$\" has no subexpressions as requested by backreference in \"\\1\"";

@@ -1,7 +1,7 @@
-//! Lines of `pg_hba.conf` and `pg_ident.conf` as fields of words, exactly as PostgreSQL cuts them (its `hba.c`): words
-//! part at blanks, a comma joins words to one field, `"` quotes, `#` begins a comment, a backslash at the end of a line
-//! joins the next one, `@file` stands for the words of a file, `include`, `include_if_exists` and `include_dir` for the
-//! lines of files.
+//! Lines of `pg_hba.conf` and `pg_ident.conf` as fields of words, exactly as PostgreSQL cuts them (its
+//! `hba.c`): words part at blanks, a comma joins words to one field, `"` quotes, `#` begins a comment, a
+//! backslash at the end of a line joins the next one, `@file` stands for the words of a file, `include`,
+//! `include_if_exists` and `include_dir` for the lines of files.
 
 use crate::Mistake;
 use std::collections::VecDeque;
@@ -20,19 +20,19 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// It is this keyword.
+    /// Returns true if the token is this keyword.
     pub(super) fn is(&self, keyword: &str) -> bool {
         !self.quoted && self.text == keyword
     }
 }
 
-/// A line that says something.
+/// A line that is neither empty nor a comment.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) file: String,
-    /// From 1: where it begins.
+    /// Number of its first line, from 1.
     pub(super) number: usize,
-    /// Never empty, and no field is.
+    /// Fields of the line: never empty, and no field is.
     pub(super) fields: VecDeque<Vec<Token>>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn lines(path: &Path) -> (Vec<Line>, Vec<Mistake>) {
     }
 }
 
-/// The same of a file with this text.
+/// Lines of a file with this text, and every mistake in cutting them.
 pub(super) fn lines_of(text: &str, path: &Path) -> (Vec<Line>, Vec<Mistake>) {
     let mut reading = Reading::default();
     reading.file(path, text, 0);
@@ -116,7 +116,7 @@ fn fields(mut text: &str, path: &Path, depth: usize) -> Result<VecDeque<Vec<Toke
     while let Some(field) = field(&mut text, path, depth)? {
         // A file without words leaves a field without any, which PostgreSQL does not take either.
         if field.is_empty() {
-            return Err("a field is empty".to_owned());
+            return Err("empty field".to_owned());
         }
         fields.push_back(field);
     }
@@ -188,7 +188,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, String> {
 
 fn read(path: &Path, depth: usize) -> Result<String, String> {
     if depth > MAX_DEPTH {
-        return Err(format!("{}: files name files more than {MAX_DEPTH} deep", path.display()));
+        return Err(format!("{}: included files are nested more than {MAX_DEPTH} deep", path.display()));
     }
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -207,7 +207,7 @@ fn token(rest: &mut &str) -> Option<(Token, bool)> {
     for (at, c) in rest.char_indices() {
         if !in_quotes && (is_blank(c) || matches!(c, '#' | ',')) {
             comma = c == ',';
-            // A comment is nothing but the end of the line.
+            // A comment is only the end of the line.
             end = if c == '#' { rest.len() } else { at };
             break;
         }

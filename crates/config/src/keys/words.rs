@@ -16,6 +16,9 @@ pub(super) const UNREPLICABLE_DDL: &[(&str, UnreplicableDdl)] =
 pub(super) const GRAINS: &[(&str, Grain)] =
     &[("row", Grain::Row), ("column", Grain::Column), ("table", Grain::Table)];
 
+/// Offload of reads in a block that may write, once their tables are locked at the primary.
+pub(super) const OFFLOADS: &[(&str, bool)] = &[("locked", true), ("off", false)];
+
 pub(super) const AUTH_TYPES: &[(&str, AuthType)] = &[
     ("scram-sha-256", AuthType::Scram),
     ("md5", AuthType::Md5),

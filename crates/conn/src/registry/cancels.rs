@@ -1,5 +1,6 @@
-//! Who may cancel what. A client knows a process number, that of its backend if it keeps one, and a secret of ours; here stands
-//! where its statement runs now, at the primary or at a standby, and what cancels it there.
+//! Cancel requests, by session. A client knows a process number (that of its backend if it is pinned to one)
+//! and a secret made by Consort. An entry records where the session's statement runs now, at the primary or
+//! at a standby, and what cancels it there.
 
 use crate::socket::Place;
 use std::cell::{Cell, RefCell};
@@ -12,32 +13,33 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 use wire::{Asks, CancelRequest};
 
-/// A server takes no longer than this to take a cancel request.
+/// Time limit for a server to accept a cancel request.
 const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 
-/// A cancel request may come to a standby before the statement does, and is lost there: it is sent again this often,
+/// Interval at which a cancel request is repeated. A request may reach a standby before its statement does,
+/// and is lost there.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// and no more often than this.
+/// Maximum number of repetitions of a cancel request, at [`AGAIN_AFTER`].
 const AGAIN_TIMES: usize = 100;
 
-/// What cancels the statement of a server's connection, and where that is sent.
+/// Cancel key of a server connection, and the server that accepts it.
 #[derive(Clone, Debug)]
 pub struct Cancel {
     /// The server.
     pub place: Place,
     /// The backend and its secret.
     pub key: CancelRequest,
-    /// When the connection was opened, if it is lent.
+    /// Time when the connection was opened, if it is a leased one.
     pub since: Option<SystemTime>,
 }
 
 impl Cancel {
-    /// Cancels what the connection runs.
+    /// Cancels the statement that the connection runs.
     pub async fn send(&self) {
         pass_on(&self.place, &self.key).await;
     }
 
-    /// Cancels what the connection runs until that is over.
+    /// Cancels the statement that the connection runs, again and again until `over` completes.
     pub async fn until_over(self: Rc<Cancel>, over: impl Future<Output = ()>) {
         let again = async {
             for _ in 0..AGAIN_TIMES {
@@ -52,74 +54,77 @@ impl Cancel {
     }
 }
 
-/// Where a session's statement runs.
+/// Place where a session's statement runs.
 #[derive(Debug, Default)]
 pub struct Running {
     home: RefCell<Option<Cancel>>,
-    /// A cancel request went to the connection at home, and may reach it late.
+    /// A cancel request went to the attached connection, and may reach it late.
     struck: Cell<bool>,
     away: RefCell<Option<Rc<Cancel>>>,
-    /// How many statements went to a connection that was lent. Those of one transaction go to the same.
+    /// Number of statements that went to a leased connection. Statements of one transaction go to the same
+    /// one.
     went: Cell<u64>,
-    /// Held while a cancel request is on its way to such a connection.
+    /// Held while a cancel request is on its way to a leased connection.
     sending: Mutex<()>,
     wanted: Cell<bool>,
-    /// What runs is to come to its end: cancel requests do nothing.
+    /// The statement must run to its end: cancel requests do nothing.
     spared: Cell<bool>,
-    /// The statement is nowhere yet: whoever holds it hears of the cancel request.
+    /// The statement is not sent anywhere yet: its holder receives the cancel request.
     held: Cell<bool>,
     heard: Notify,
     told: Notify,
 }
 
 impl Running {
-    /// The session's own connection is here.
+    /// Records that the session's own connection is attached, with its cancel key.
     pub fn settled(&self, place: &Place, key: &CancelRequest) {
         *self.home.borrow_mut() = Some(Cancel { place: place.clone(), key: key.clone(), since: None });
     }
 
-    /// The session's connection at home goes to others, or is closed. `true`: a cancel request may reach it late, so that
-    /// nobody else may have it.
+    /// Records that the session's attached connection is returned to the pool, or closed. Returns `true` if a
+    /// cancel request may still reach it: then no other session may get it.
     pub fn unsettled(&self) -> bool {
         *self.home.borrow_mut() = None;
         self.struck.take()
     }
 
-    /// The process at the session's own connection is to be ended: nobody else may have that.
+    /// Marks the session's own connection: its server process is about to be terminated, so no other session
+    /// may get it.
     pub fn strike(&self) {
         self.struck.set(true);
     }
 
-    /// The current statement goes to a connection that was lent to it. If it is cancelled while it is there, the
-    /// connection must be closed afterwards, never lent to others: the request may reach it late.
+    /// Records that the current statement goes to a leased connection. If the statement is cancelled while it
+    /// is there, the connection must be closed afterwards and never leased again: the request may reach it
+    /// late.
     pub fn went(&self, there: &Rc<Cancel>) {
         self.went.set(self.went.get() + 1);
         self.is_still(there);
     }
 
-    /// The statement that went there last is there again, or still.
+    /// Records that the last statement of the leased connection `there` runs there again, or still.
     pub fn is_still(&self, there: &Rc<Cancel>) {
         *self.away.borrow_mut() = Some(there.clone());
     }
 
-    /// Waits until no cancel request is on its way to a lent connection: the next statement on the same one must not meet
-    /// it.
+    /// Waits until no cancel request is on its way to a leased connection: the request must not hit the next
+    /// statement on the same one.
     pub async fn met(&self) {
         drop(self.sending.lock().await);
     }
 
-    /// Where it runs, if it was lent a connection.
+    /// The leased connection where the statement runs, if it has one.
     pub fn is_away(&self) -> Option<Rc<Cancel>> {
         self.away.borrow().clone()
     }
 
-    /// It is over there.
+    /// Records that the statement at the leased connection is over.
     pub fn came_back(&self) {
         *self.away.borrow_mut() = None;
     }
 
-    /// What was cancelled elsewhere is to be cancelled at the session's own connection too. Nothing else may be sent there
-    /// before this is done: the request would reach it.
+    /// Cancels at the session's own connection too, after a cancel elsewhere. No other statement may be sent
+    /// there before this completes: the request would hit it.
     pub async fn cancel_at_home(&self) {
         let here = self.home.borrow().clone();
         if let Some(here) = here {
@@ -128,13 +133,15 @@ impl Running {
         }
     }
 
-    /// Completes when the client cancels its statement, which is held and was sent nowhere: no server is told.
+    /// Completes when the client cancels its held statement. No server receives a request, because the
+    /// statement was sent nowhere.
     pub async fn cancelled_while_held(&self) {
         let _held = Held::begin(&self.held);
         self.heard.notified().await;
     }
 
-    /// From now on, until the end of what this returns, cancel requests do nothing. One that is on its way has arrived before.
+    /// Makes cancel requests do nothing until the returned value is dropped. A request that is on its way has
+    /// arrived before.
     pub async fn spare(self: Rc<Running>) -> Spared {
         self.spared.set(true);
         let spared = Spared(self);
@@ -142,8 +149,9 @@ impl Running {
         spared
     }
 
-    /// From now on, until the end of what this returns, no cancel request goes to the session's own connection, which runs
-    /// something of ours: the client's statement, which is still to come, hears of it. One that is on its way has arrived before.
+    /// Keeps cancel requests away from the session's own connection until the returned value is dropped. The
+    /// connection runs a statement of Consort's meanwhile; the client's statement, which follows, receives
+    /// the request. A request that is on its way has arrived before.
     pub async fn unreached(self: Rc<Running>) -> Unreached {
         let home = self.home.take();
         let unreached = Unreached { running: self, home };
@@ -151,17 +159,17 @@ impl Running {
         unreached
     }
 
-    /// What runs must come to its end.
+    /// True while the statement must run to its end.
     pub fn is_spared(&self) -> bool {
         self.spared.get()
     }
 
-    /// The client wants to cancel its current statement.
+    /// True if the client has asked to cancel its current statement.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.get()
     }
 
-    /// Completes when the client wants to cancel its current statement.
+    /// Completes when the client asks to cancel its current statement.
     pub async fn cancelled(&self) {
         loop {
             let told = self.told.notified();
@@ -172,13 +180,13 @@ impl Running {
         }
     }
 
-    /// A new statement begins: what was cancelled before is over.
+    /// Forgets earlier cancel requests: a new statement begins.
     pub fn forget(&self) {
         self.wanted.set(false);
     }
 }
 
-/// Cancel requests do nothing until this is dropped.
+/// Guard: cancel requests do nothing until it is dropped.
 #[derive(Debug)]
 pub struct Spared(Rc<Running>);
 
@@ -188,7 +196,7 @@ impl Drop for Spared {
     }
 }
 
-/// No cancel request goes to the session's own connection until this is dropped.
+/// Guard: no cancel request goes to the session's own connection until it is dropped.
 #[derive(Debug)]
 pub struct Unreached {
     running: Rc<Running>,
@@ -201,7 +209,7 @@ impl Drop for Unreached {
     }
 }
 
-/// It is so until this is dropped.
+/// Guard: the flag is set until the guard is dropped.
 struct Held<'a>(&'a Cell<bool>);
 
 impl Held<'_> {
@@ -217,28 +225,28 @@ impl Drop for Held<'_> {
     }
 }
 
-/// All sessions by what cancels them: by their process, which is no secret and may be that of several, and then by the secret,
-/// which is compared in a time that tells nothing of it.
+/// All sessions by cancel key: first by process number, which is not secret and may belong to several
+/// sessions, then by the secret. Secrets are compared in constant time.
 #[derive(Debug, Default)]
 pub struct Cancels {
     sessions: RefCell<BTreeMap<i32, Vec<Entry>>>,
 }
 
-/// A session's key, and where it runs.
+/// A session's cancel key, and where its statement runs.
 type Entry = (CancelRequest, Rc<Running>);
 
-/// Whether two keys of one process are one.
+/// True if two keys of one process number are equal.
 fn same(a: &CancelRequest, b: &CancelRequest) -> bool {
     a.secret.ct_eq(&b.secret).into()
 }
 
 impl Cancels {
-    /// A session that is cancelled by this request.
+    /// Adds a session that this request cancels.
     pub fn enter(&self, request: CancelRequest, running: Rc<Running>) {
         self.sessions.borrow_mut().entry(request.pid).or_default().push((request, running));
     }
 
-    /// The session has ended.
+    /// Removes a session that has ended.
     pub fn leave(&self, request: &CancelRequest) {
         let mut sessions = self.sessions.borrow_mut();
         let Some(entries) = sessions.get_mut(&request.pid) else { return };
@@ -248,12 +256,12 @@ impl Cancels {
         }
     }
 
-    /// Whether a session here has told its client this process number.
+    /// True if a session here has given its client this process number.
     pub fn has_process(&self, pid: i32) -> bool {
         self.sessions.borrow().contains_key(&pid)
     }
 
-    /// Whether a session here is cancelled by this request.
+    /// True if this request cancels a session here.
     pub fn knows(&self, request: &CancelRequest) -> bool {
         self.running(request).is_some()
     }
@@ -264,7 +272,8 @@ impl Cancels {
         found.map(|(_, running)| running.clone())
     }
 
-    /// Cancels what the session runs, wherever it runs. An unknown session is nobody's business, as at a server.
+    /// Cancels the session's statement, wherever it runs. A request for an unknown session is ignored, as at
+    /// a server.
     pub async fn cancel(&self, request: &CancelRequest) {
         let Some(running) = self.running(request).filter(|running| !running.spared.get()) else { return };
         running.wanted.set(true);
@@ -281,7 +290,7 @@ impl Cancels {
             return;
         }
         let _sending = running.sending.lock().await;
-        // While it waited, the connection may have gone to others, and the statement may have ended.
+        // During the wait, the connection may have gone to another session, and the statement may have ended.
         let here = running.home.borrow().clone();
         if let Some(here) = here.filter(|_| running.wanted.get() && !running.spared.get()) {
             running.struck.set(true);
@@ -291,7 +300,8 @@ impl Cancels {
 }
 
 impl Running {
-    /// Sends a cancel request to the connection where this statement is. `false`: it is there no longer.
+    /// Sends a cancel request to the connection where this statement runs. Returns `false` if the statement
+    /// is no longer there.
     async fn pass_on(&self, there: &Cancel, statement: u64) -> bool {
         let _sending = self.sending.lock().await;
         let still = self.went.get() == statement && self.away.borrow().is_some();
@@ -302,7 +312,7 @@ impl Running {
     }
 }
 
-/// Sends a cancel request again as long as the statement is still where it was.
+/// Repeats a cancel request as long as the statement is still where it was.
 async fn pass_on_again(running: Rc<Running>, there: Rc<Cancel>, statement: u64) {
     for _ in 0..AGAIN_TIMES {
         tokio::time::sleep(AGAIN_AFTER).await;
@@ -312,7 +322,8 @@ async fn pass_on_again(running: Rc<Running>, there: Rc<Cancel>, statement: u64) 
     }
 }
 
-/// Sends a cancel request to a server and waits until it was taken: the server closes the connection then.
+/// Sends a cancel request to a server and waits until the server has accepted it, which it shows by closing
+/// the connection.
 pub async fn pass_on(place: &Place, key: &CancelRequest) {
     let sent = timeout(CANCEL_LIMIT, async {
         let mut socket = place.connect().await?;
@@ -322,7 +333,7 @@ pub async fn pass_on(place: &Place, key: &CancelRequest) {
         socket.read(&mut [0]).await
     });
     if let Ok(Err(error)) = sent.await {
-        tracing::warn!(%place, %error, "a cancel request was not taken");
+        tracing::warn!(%place, %error, "cannot deliver a cancel request");
     }
 }
 
@@ -330,7 +341,8 @@ pub async fn pass_on(place: &Place, key: &CancelRequest) {
 mod tests {
     use super::*;
 
-    /// It waits for one that is on its way; meanwhile the session leaves its connection to others, or asks something else.
+    /// A cancel request waits for one that is on its way; meanwhile the session returns its connection to the
+    /// pool, or sends another statement.
     #[test]
     fn a_cancel_request_that_had_to_wait_meets_nothing_of_another() {
         let key = CancelRequest { pid: 7, secret: vec![7; 4] };

@@ -1,4 +1,4 @@
-//! The place of one client: what others may see of it, and the bell that tells it to leave.
+//! One client's entry in the registry: its observable state, and its disconnect signal.
 
 mod handover;
 
@@ -15,92 +15,93 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 use wire::{CancelRequest, Startup, Status};
 
-/// What a session does.
+/// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It logs in.
+    /// The client logs in.
     Arriving,
-    /// Bytes of a replication connection pass, for as long as they come.
+    /// A replication connection: Consort relays its bytes until it ends.
     Replicating,
-    /// It waits for its client, with its transaction in this state.
+    /// The session waits for its client, with its transaction in this state.
     Idle(Status),
-    /// It waits for RESUME.
+    /// The session waits for RESUME.
     Waiting,
-    /// It runs a request.
+    /// The session runs a request.
     Active,
 }
 
-/// Whether a session must go, and why.
+/// Disconnect signal of a session, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bell {
     Silent,
-    /// When it is next idle outside a transaction block.
+    /// The session ends when it is next idle outside a transaction block.
     WhenIdle(Leave),
-    /// When it next waits for something but its statement.
+    /// The session ends when it next waits for anything but its statement.
     Now(Leave),
 }
 
-/// The place of one client.
+/// One client's entry in the registry.
 #[derive(Debug)]
 pub struct Seat {
-    /// Its number in this process.
+    /// Number of the client in this process.
     pub id: u64,
-    /// Where it comes from.
+    /// Address of the client.
     pub origin: Origin,
-    /// Its port there; 0 through a Unix socket.
+    /// Port of the client; 0 through a Unix socket.
     pub port: u16,
-    /// Its role.
+    /// Role of the client.
     pub user: String,
-    /// Its database.
+    /// Database of the client.
     pub database: String,
-    /// What it calls itself.
+    /// `application_name` of the client.
     pub application: String,
-    /// The minor version of the protocol that it speaks.
+    /// Minor version of the protocol that the client speaks.
     pub minor: u16,
-    /// It speaks TLS.
+    /// True if the client uses TLS.
     pub tls: bool,
-    /// When it came.
+    /// Time when the client connected.
     pub since: SystemTime,
-    /// Its backend at the primary.
+    /// Process number of the session's backend at the primary.
     pub pid: Cell<i32>,
-    /// When its connection there was opened.
+    /// Time when the session's connection at the primary was opened.
     pub opened: Cell<Option<tokio::time::Instant>>,
-    /// Named statements that it has prepared.
+    /// Number of named statements that the session has prepared.
     pub prepared: Cell<usize>,
-    /// What it runs, for those who may cancel it.
+    /// Place where the session's statement runs, for cancel requests.
     pub running: Rc<Running>,
-    /// What cancels it.
+    /// Cancel key of the session.
     pub key: RefCell<Option<CancelRequest>>,
-    /// Why it keeps its connection at the primary to itself, where sessions share them.
+    /// Pin reason: why the session is pinned to its connection at the primary under transaction pooling.
     pub tie: RefCell<Option<&'static str>>,
-    /// It has proven who it is, and counts among the clients of its database and its user.
+    /// True once the client is authenticated: it counts among the clients of its database and its user.
     pub entered: Cell<bool>,
     doing: Cell<Doing>,
-    /// Since when it does that.
+    /// Time since which the session is in its state.
     doing_since: Cell<tokio::time::Instant>,
-    /// Since when its transaction is open.
+    /// Time when the session's transaction began.
     transaction_since: Cell<Option<tokio::time::Instant>>,
-    /// When its last request came.
+    /// Time of the last request.
     asked: Cell<SystemTime>,
     requests: Cell<u64>,
-    /// Since when it waits for a connection at the primary.
+    /// Time since which the session waits for a connection at the primary.
     queued: Cell<Option<Instant>>,
-    /// How long its requests have waited for RESUME or for a connection since it was asked last.
+    /// Total time that the session's requests waited for RESUME or for a connection, since
+    /// [`Seat::take_held`].
     held: Cell<Duration>,
-    /// Since when its client takes nothing of what is to leave.
+    /// Time since which the client accepts no output.
     pub stall: Rc<Stall>,
-    /// That was said.
+    /// True once the stall was reported.
     stall_said: Cell<bool>,
     bell: Cell<Bell>,
-    /// What it runs is not ended from outside.
+    /// True while the session's statement is not terminated from outside.
     spared: Cell<bool>,
-    /// Why it is not in another process yet that takes over, or that it is on its way there.
+    /// Progress of the session's handover to a successor process: on its way, or the reason why it stays.
     going: Cell<Option<handover::Going>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Seat {
-    /// A place for a client that wants to log in.
+    /// Creates the entry of a client that wants to log in.
     pub fn new(id: u64, origin: Origin, port: u16, tls: bool, startup: &Startup) -> Seat {
         let application = startup.parameters.iter().find(|(name, _)| name == "application_name");
         Seat {
@@ -136,22 +137,23 @@ impl Seat {
         }
     }
 
-    /// What the session does.
+    /// State of the session.
     pub fn doing(&self) -> Doing {
         self.doing.get()
     }
 
-    /// Whether it has not proven yet who it is.
+    /// True until the client is authenticated.
     pub fn is_stranger(&self) -> bool {
         self.doing.get() == Doing::Arriving && !self.entered.get()
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
 
-    /// It waits for its client. A session that was idle already has been idle since then.
+    /// Marks the session as waiting for its client. The time since which it is idle stays, if it was idle
+    /// already.
     pub fn idle(&self, status: Status) {
         if self.doing.get() != Doing::Idle(status) {
             self.begins(Doing::Idle(status));
@@ -166,38 +168,38 @@ impl Seat {
         self.doing_since.set(tokio::time::Instant::now());
     }
 
-    /// Since when it does what it does.
+    /// Time since which the session is in its state.
     pub fn doing_since(&self) -> tokio::time::Instant {
         self.doing_since.get()
     }
 
-    /// Since when its transaction is open, if one is.
+    /// Time when the session's transaction began, if one is open.
     pub fn transaction_since(&self) -> Option<tokio::time::Instant> {
         self.transaction_since.get()
     }
 
-    /// When its last request came.
+    /// Time of the last request.
     pub fn asked(&self) -> SystemTime {
         self.asked.get()
     }
 
-    /// It waits for a connection at the primary.
+    /// True while the session waits for a connection at the primary.
     pub fn is_queued(&self) -> bool {
         self.queued.get().is_some()
     }
 
-    /// It begins to wait for a connection.
+    /// Marks the session as waiting for a connection.
     pub fn queues(&self) {
         self.queued.set(Some(Instant::now()));
     }
 
-    /// It has got one, or has given up.
+    /// Marks the session as no longer waiting: it has a connection, or has given up.
     pub fn is_served(&self) {
         self.held.set(self.held.get() + self.waited());
         self.queued.set(None);
     }
 
-    /// How long its request has been waiting for RESUME, or for a connection.
+    /// Time that the current request has been waiting for RESUME or for a connection.
     pub fn waited(&self) -> Duration {
         if let Some(since) = self.queued.get() {
             return since.elapsed();
@@ -208,38 +210,39 @@ impl Seat {
         }
     }
 
-    /// The same, to be asked again.
+    /// The same total as [`Seat::take_held`], which stays as it is.
     pub fn held(&self) -> Duration {
         self.held.get()
     }
 
-    /// How long its requests have waited for RESUME or for a connection since this was asked last.
+    /// Total time that requests waited for RESUME or for a connection, since the last call.
     pub fn take_held(&self) -> Duration {
         self.held.take()
     }
 
-    /// Its request goes on after RESUME.
+    /// Marks the request as going on after RESUME.
     pub fn goes_on(&self) {
         self.held.set(self.held.get() + self.waited());
     }
 
-    /// Its client has taken nothing for so long of an answer that is there for it. Once.
+    /// True, once per stall, if the client has accepted no output for at least `limit` although an answer is
+    /// ready.
     pub fn stalls(&self, limit: Duration, now: tokio::time::Instant) -> bool {
         self.stall.get().is_some_and(|since| now - since > limit) && !self.stall_said.replace(true)
     }
 
-    /// The session waits for RESUME.
+    /// Marks the session as waiting for RESUME.
     pub fn waits(&self) {
         self.begins(Doing::Waiting);
         self.asked.set(SystemTime::now());
     }
 
-    /// Bytes of a replication connection pass from now on.
+    /// Marks the session as a replication connection, whose bytes are relayed from now on.
     pub fn replicates(&self) {
         self.begins(Doing::Replicating);
     }
 
-    /// The session runs a request from now on.
+    /// Marks the session as running a request from now on.
     pub fn active(&self) {
         self.begins(Doing::Active);
         self.transaction_since.set(self.transaction_since.get().or(Some(self.doing_since.get())));
@@ -249,7 +252,7 @@ impl Seat {
         self.requests.set(self.requests.get() + 1);
     }
 
-    /// Tells the session to leave: when it is outside a block, or at once.
+    /// Signals the session to end: outside a block, or at once.
     pub fn ring(&self, at_once: bool, why: Leave) {
         if !matches!(self.bell.get(), Bell::Now(_)) {
             self.bell.set(if at_once { Bell::Now(why) } else { Bell::WhenIdle(why) });
@@ -257,19 +260,19 @@ impl Seat {
         self.wake();
     }
 
-    /// The session looks, if it waits, what there is for it.
+    /// Wakes the session, if it waits, to look at its signals.
     pub fn wake(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
-    /// Whether it was told to leave at once.
+    /// True if the session was signalled to end at once.
     pub fn is_sent_away(&self) -> bool {
         matches!(self.bell.get(), Bell::Now(_))
     }
 
-    /// Why the session must go before it begins anything else, if it must.
+    /// The reason why the session must end before it begins anything else, if it must.
     pub fn rung(&self, outside_block: bool) -> Option<Leave> {
         match self.bell.get() {
             Bell::Now(why) => Some(why),
@@ -278,8 +281,11 @@ impl Seat {
         }
     }
 
-    /// Until its next request, what it runs is not ended from outside: it goes when that is over. The error: it must go already,
-    /// and what it ran may be ended at any moment.
+    /// Protects the statement from termination until the next request: the session ends when the statement is
+    /// over.
+    ///
+    /// # Errors
+    /// The session must end already, and its statement may be terminated at any moment.
     pub fn spare(&self) -> Result<(), Leave> {
         match self.bell.get() {
             Bell::Now(why) => Err(why),
@@ -290,17 +296,17 @@ impl Seat {
         }
     }
 
-    /// What it runs is not ended from outside.
+    /// True while the statement is not terminated from outside.
     pub fn is_spared(&self) -> bool {
         self.spared.get()
     }
 
-    /// It was sent away, and goes when what it runs is over.
+    /// True if the session was disconnected and ends when its statement is over.
     pub fn goes_behind(&self) -> bool {
         self.is_spared() && matches!(self.bell.get(), Bell::Now(_))
     }
 
-    /// The session waits: must it go? If not, it is woken when it must.
+    /// The reason why a waiting session must end now, if it must. If not, the session is woken when it must.
     pub fn must_leave(&self, outside_block: bool, cx: &Context<'_>) -> Option<Leave> {
         if let Some(why) = self.rung(outside_block) {
             return Some(why);
@@ -312,7 +318,7 @@ impl Seat {
         None
     }
 
-    /// Completes when the session must go at once.
+    /// Completes when the session must end at once.
     pub async fn sent_away(&self) -> Leave {
         poll_fn(|cx| match self.must_leave(false, cx) {
             Some(why) => Poll::Ready(why),

@@ -1,35 +1,36 @@
-//! Why a session is sent away, and what its client hears then.
+//! Reasons why a session is disconnected, and the error that its client receives.
 
 use wire::Problem;
 
-/// What is to be known of a statement that is not answered.
-const IN_DOUBT: &str = "What was sent and not answered may have been committed, or not.";
+/// Hint about a statement that has no answer.
+const IN_DOUBT: &str = "A statement without an answer may or may not have been committed.";
 
-/// Why a session is sent away.
+/// Reason why a session is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// The process ends.
+    /// The process shuts down.
     Ending,
-    /// Somebody said so in the console.
+    /// An administrator said KILL or KILL_CLIENT in the console.
     Killed,
-    /// It has asked for nothing for too long, outside a transaction,
+    /// The client has sent no request for too long, outside a transaction.
     ClientIdle,
-    /// or inside one.
+    /// The client has sent no request for too long, inside a transaction.
     IdleTransaction,
-    /// The session sets `idle_session_timeout`, has no connection at the primary, and has been idle for so long.
+    /// The session sets `idle_session_timeout`, is detached from the primary, and has been idle for that
+    /// time.
     SessionIdle,
-    /// Its transaction takes too long.
+    /// The transaction takes too long.
     Transaction,
-    /// Its statement takes too long.
+    /// The statement takes too long.
     Query,
-    /// What it listens to is not heard any more.
+    /// The connection that listens for notifications was lost.
     Unheard,
-    /// More notifications wait for it than may.
+    /// More notifications are queued for the client than allowed.
     Notifications,
 }
 
 impl Leave {
-    /// The setting that says so, or what else does.
+    /// The setting, or other cause, of this reason.
     pub fn key(self) -> &'static str {
         match self {
             Leave::Ending => "SHUTDOWN",
@@ -43,18 +44,18 @@ impl Leave {
         }
     }
 
-    /// It does not wait for the end of its statement. Who leaves because the process ends hears from the primary what becomes of
-    /// that.
+    /// True if the session does not wait for the end of its statement. At shutdown it waits: the primary
+    /// reports the outcome to the client.
     pub fn interrupts(self) -> bool {
         self != Leave::Ending
     }
 
-    /// The last word that its client hears.
+    /// The last error that the client receives.
     pub fn word(self) -> Problem {
         match self {
             Leave::Ending => Problem::fatal("57P01", "terminating connection due to administrator command"),
             Leave::Killed => Problem::fatal("57P01", "terminating connection due to administrator command")
-                .hint(format!("KILL or KILL_CLIENT was said in Consort's console. {IN_DOUBT}")),
+                .hint(format!("KILL or KILL_CLIENT was executed in Consort's console. {IN_DOUBT}")),
             Leave::ClientIdle => self.too_long("57P05", "client_idle_timeout"),
             Leave::SessionIdle => {
                 Problem::fatal("57P05", "terminating connection due to idle-session timeout")
@@ -62,18 +63,19 @@ impl Leave {
             Leave::IdleTransaction => self.too_long("25P03", "idle transaction timeout"),
             Leave::Transaction => self.too_long("25P04", "transaction timeout"),
             Leave::Query => self.too_long("57014", "query timeout"),
-            Leave::Unheard => {
-                Problem::fatal("08006", "the connection that listens for notifications was lost")
-                    .hint("Connect again, and LISTEN again. What was notified meanwhile was not heard.")
+            Leave::Unheard => Problem::fatal("08006", "lost the connection that listens for notifications")
+                .hint("Reconnect and LISTEN again. Notifications sent since were lost."),
+            Leave::Notifications => {
+                Problem::fatal("53400", "too many notifications are queued for the client").hint(
+                    "Read notifications promptly, and keep transactions short in a session that listens.",
+                )
             }
-            Leave::Notifications => Problem::fatal("53400", "too many notifications wait for the client")
-                .hint("Read them as they come, and keep transactions short in a session that listens."),
         }
     }
 
-    /// In PgBouncer's words, with PostgreSQL's codes for the like.
+    /// The error of a timeout: PgBouncer's words, and PostgreSQL's SQLSTATE for the like.
     fn too_long(self, sqlstate: &'static str, word: &'static str) -> Problem {
-        let hint = format!("Consort's setting {} says how long at most. {IN_DOUBT}", self.key());
+        let hint = format!("Consort's setting {} limits this time. {IN_DOUBT}", self.key());
         Problem::fatal(sqlstate, word).hint(hint)
     }
 }

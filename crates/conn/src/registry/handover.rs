@@ -1,5 +1,5 @@
-//! Idle sessions go on in another process that takes over: each is asked, writes itself down, and waits until it is known whether
-//! it has arrived there (`node::takeover`).
+//! Handover of idle sessions to a successor process. Each session is asked, writes itself down, and waits
+//! until its arrival there is confirmed or refused (`node::takeover`).
 
 use super::{CarriedSeat, Doing, Registry, Seat};
 use std::cell::{Cell, RefCell};
@@ -13,48 +13,48 @@ use tokio::sync::mpsc::{
 use tokio::sync::oneshot;
 use wire::{CancelRequest, Status};
 
-/// So many sessions are on their way at a time: each has its client's socket twice meanwhile, and the process may have few
-/// descriptors left.
+/// Maximum number of sessions on their way at a time. Each holds its client's socket twice meanwhile, and the
+/// process may have few descriptors left.
 const ON_THEIR_WAY: usize = 64;
 
-/// What becomes of a session that was asked to go over.
+/// Outcome of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// It is another process's: nothing of it is touched here any more.
+    /// The session belongs to the successor process: nothing of it is touched here any more.
     There,
-    /// It goes on here.
+    /// The session goes on here.
     Back,
 }
 
-/// A session that goes over.
+/// A session on its way to the successor process.
 #[derive(Debug)]
 pub struct Moving {
-    /// What it takes along.
+    /// The handover message.
     pub carried: Vec<u8>,
-    /// A copy of its client's socket.
+    /// A copy of the client's socket.
     pub socket: OwnedFd,
-    /// Tells it what has become of it; dropped: it goes on here.
+    /// Confirms the arrival. If it is dropped instead, the session goes on here.
     pub moved: oneshot::Sender<()>,
 }
 
-/// Whether sessions are asked to go over, and whether anybody is accepted.
+/// State of the handover, and of accepting clients.
 #[derive(Debug, Default)]
 pub struct Moves {
     to: RefCell<Option<Sender<Moving>>>,
-    /// Nobody is accepted for now,
+    /// No client is accepted for now.
     pub closed: Cell<bool>,
-    /// or ever again: the listening sockets are another process's.
+    /// No client is ever accepted again: the listening sockets belong to the successor process.
     pub over: Cell<bool>,
-    /// Who comes in leaves at once: the others have been sent away.
+    /// New clients are disconnected at once, as all others were before.
     pub empties: Cell<bool>,
-    /// A take-over has begun, or has come to nothing.
+    /// A takeover has begun, or has failed.
     pub changed: Notify,
-    /// Who has the sessions that are not here, for those who want to cancel something there.
+    /// Channel to the predecessor process, for cancel requests of sessions that are not here.
     pub before: RefCell<Option<UnboundedSender<CancelRequest>>>,
 }
 
 impl Moves {
-    /// Whether the session of this place, which waits for its client, is to go over now.
+    /// True if the session of this entry, which waits for its client, is to go over now.
     pub fn asks(&self, seat: &Seat) -> bool {
         let is_idle = seat.doing() == Doing::Idle(Status::Idle) && seat.rung(true).is_none();
         self.to.borrow().is_some() && is_idle && !seat.was_asked()
@@ -62,7 +62,8 @@ impl Moves {
 }
 
 impl Registry {
-    /// From now on sessions that are idle go over, and come out here. Why one has stayed the last time need not be so any more.
+    /// Starts the handover: idle sessions go over, and come out of the returned receiver. Earlier reasons to
+    /// stay no longer count.
     pub fn begins_to_move(&self) -> Receiver<Moving> {
         let (to, moving) = channel(ON_THEIR_WAY);
         *self.moves.to.borrow_mut() = Some(to);
@@ -73,19 +74,19 @@ impl Registry {
         moving
     }
 
-    /// Nobody is accepted from now on; who has knocked waits.
+    /// Stops accepting clients from now on; connections that arrive wait.
     pub fn accepts_nobody(&self) {
         self.moves.closed.set(true);
         self.moves.changed.notify_waiters();
     }
 
-    /// The listening sockets are another process's.
+    /// Stops accepting clients for good: the listening sockets belong to the successor process.
     pub fn accepts_nobody_ever(&self) {
         self.moves.over.set(true);
         self.accepts_nobody();
     }
 
-    /// Nothing comes of it: all goes on here.
+    /// Ends a takeover that failed: all sessions go on here.
     pub fn goes_on(&self) {
         *self.moves.to.borrow_mut() = None;
         self.moves.closed.set(false);
@@ -93,7 +94,7 @@ impl Registry {
         self.moves.changed.notify_waiters();
     }
 
-    /// Waits while nobody is accepted; `false`: nobody will be.
+    /// Waits while no client is accepted. Returns `false` if none will be accepted any more.
     pub async fn may_accept(&self) -> bool {
         while self.moves.closed.get() && !self.moves.over.get() {
             let changed = self.moves.changed.notified();
@@ -102,7 +103,7 @@ impl Registry {
         !self.moves.over.get()
     }
 
-    /// Waits until nobody is accepted.
+    /// Waits until clients are no longer accepted.
     pub async fn closes(&self) {
         while !self.moves.closed.get() {
             let changed = self.moves.changed.notified();
@@ -110,7 +111,7 @@ impl Registry {
         }
     }
 
-    /// Waits until the session may set out. `None`: it goes on here.
+    /// Waits until the session may go over. `None`: the session goes on here.
     pub async fn may_go(&self, seat: &Seat) -> Option<OwnedPermit<Moving>> {
         let to = self.moves.to.borrow().clone()?;
         tokio::select! {
@@ -119,7 +120,7 @@ impl Registry {
         }
     }
 
-    /// Hands a session over, and waits until it is known what has become of it.
+    /// Hands a session over, and waits for the outcome.
     pub async fn hands_over(
         &self,
         seat: &Seat,
@@ -139,7 +140,7 @@ impl Registry {
         }
     }
 
-    /// A place for a client that comes from another process.
+    /// Creates an entry for a client that comes from the predecessor process.
     pub fn takes_in(&self, carried: CarriedSeat) -> Option<Rc<Seat>> {
         let id = self.next_id();
         let seat = Rc::new(carried.seat(id)?);
@@ -150,40 +151,41 @@ impl Registry {
         Some(seat)
     }
 
-    /// Sessions that are not here may be those of another process, which hears of cancel requests there.
+    /// Registers a predecessor process. Sessions that are not here may be the predecessor's, and it receives
+    /// their cancel requests from the returned receiver.
     pub fn comes_behind(&self) -> UnboundedReceiver<CancelRequest> {
         let (to, cancels) = unbounded_channel();
         *self.moves.before.borrow_mut() = Some(to);
         cancels
     }
 
-    /// Whether the process before is there still, and may send clients.
+    /// True if the predecessor process still runs, and may send clients.
     pub fn is_somebody_before(&self) -> bool {
         self.moves.before.borrow().is_some()
     }
 
-    /// The process before is gone.
+    /// Records that the predecessor process has ended.
     pub fn nobody_is_before(&self) {
         *self.moves.before.borrow_mut() = None;
     }
 
-    /// Whether nobody is left but those who have not proven yet who they are.
+    /// True if no clients are left, apart from clients that are not authenticated yet.
     pub fn nobody_but_strangers(&self) -> bool {
         let console = &self.console_database;
         let is_none = |seat: &Rc<Seat>| seat.has_gone() || seat.is_stranger() || seat.database == *console;
         self.seats().iter().all(is_none)
     }
 
-    /// Who gets a place from now on leaves as soon as he is in.
+    /// Disconnects every new client as soon as it has an entry.
     pub fn sends_newcomers_away(&self) {
         self.moves.empties.set(true);
     }
 
-    /// Somebody wants to cancel something, wherever it runs.
+    /// Cancels a session's statement, wherever it runs, in this process or in the predecessor.
     pub async fn cancel(&self, request: &CancelRequest) {
         let before = self.moves.before.borrow().clone();
         match before {
-            // A process that is gone has no sessions.
+            // A process that has ended has no sessions.
             Some(before) if !self.cancels.knows(request) => {
                 let _ = before.send(request.clone());
             }
@@ -191,15 +193,15 @@ impl Registry {
         }
     }
 
-    /// Whether somebody is here who could go over and has neither gone nor said that he stays. Who takes nothing of his answer
-    /// is not waited for.
+    /// True if a session here could go over and has neither gone nor decided to stay. A session whose client
+    /// does not read its answer is not waited for.
     pub fn is_to_move(&self) -> bool {
         let console = &self.console_database;
         let is_to = |seat: &Rc<Seat>| self.moves.asks(seat) && seat.stall.get().is_none();
         self.seats().iter().any(|seat| seat.database != *console && is_to(seat))
     }
 
-    /// Why those stay that stay, and how many.
+    /// Reasons of the sessions that stay, each with its number of sessions.
     pub fn why_they_stay(&self) -> BTreeMap<&'static str, usize> {
         let mut reasons = BTreeMap::new();
         for seat in self.seats() {

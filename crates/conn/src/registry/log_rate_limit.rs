@@ -1,11 +1,11 @@
-//! Log lines that anybody can cause from outside: so many in a period, the others are counted.
+//! Rate limit for log lines that clients can cause from outside: a number per period. The others are counted.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So many lines are said in a period.
+/// Maximum number of lines per period.
 const LINES: u32 = 10;
-/// How long a period lasts.
+/// Length of a period.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Invariant: `said <= LINES`.
@@ -17,7 +17,8 @@ pub struct Sparing {
 }
 
 impl Sparing {
-    /// Whether one more may be said now; then how many were not since the last one that was.
+    /// Decides if one more line may be written now. Returns the number of lines suppressed since the last one
+    /// that was written.
     pub fn may(&mut self, now: Instant) -> Option<u64> {
         if self.since.is_none_or(|since| now.duration_since(since) >= PERIOD) {
             (self.since, self.said) = (Some(now), 0);

@@ -1,7 +1,7 @@
-//! The registry of clients: who is here, what others may see of it and do to it, and what tells its session to leave or to
-//! go to another process. Sessions know it; the front end, which lets clients in, stands above both.
+//! The registry of clients: all clients, their observable state, and the signals to disconnect them or to
+//! hand them over. Sessions know the registry; the frontend, which admits clients, stands above both.
 //!
-//! It does not know how a client logs in, nor what a session runs.
+//! The registry knows neither how a client logs in, nor what a session runs.
 
 mod cancels;
 mod client_entry;
@@ -27,34 +27,35 @@ use std::time::Duration;
 use tokio::time::timeout;
 use wire::Startup;
 
-/// A last word takes no longer than this to leave.
+/// Time limit for sending the last message to a client.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
-/// What a client still sends after the last word is read for so long, so that closing does not destroy that word.
+/// Time for which input after the last message is still read, so that closing the socket does not destroy
+/// that message.
 const LINGER_LIMIT: Duration = Duration::from_millis(250);
 
 /// The clients of one process.
 pub struct Registry {
-    /// The thread's spare buffers.
+    /// Spare buffers of the thread.
     pub rooms: Rooms,
-    /// Who may cancel what.
+    /// Cancel requests, by session.
     pub cancels: Cancels,
-    /// What PAUSE holds.
+    /// Databases that PAUSE holds.
     pub pauses: Rc<Pauses>,
-    /// To another process, which takes over.
+    /// Handover to a successor process.
     pub moves: Moves,
-    /// The database that is no database but the console.
+    /// Name of the database that is the console.
     pub console_database: String,
     primary: Option<Place>,
     seats: RefCell<BTreeMap<u64, Rc<Seat>>>,
     next_seat: Cell<u64>,
-    /// Log lines about clients who were not even heard.
+    /// Rate limit of log lines about clients that were refused before they sent a start-up message.
     unheard: RefCell<Sparing>,
-    /// Log lines about clients that do what a client does not.
+    /// Rate limit of log lines about misbehaving clients.
     unruly: RefCell<Sparing>,
 }
 
 impl Registry {
-    /// Nobody is here yet; this is the primary.
+    /// Creates an empty registry, for this primary.
     pub fn new(console_database: String, primary: Option<Place>) -> Registry {
         Registry {
             rooms: Rooms::default(),
@@ -70,39 +71,41 @@ impl Registry {
         }
     }
 
-    /// A line in the log, unless there are many of its kind: nobody who was not let in fills the disk.
+    /// Logs a line about a refused client, unless there are many such lines: refused clients must not fill
+    /// the disk.
     pub fn note_unheard(&self, why: &str) {
         if let Some(unsaid) = self.unheard.borrow_mut().may(tokio::time::Instant::now()) {
             tracing::warn!(unsaid, "{why}");
         }
     }
 
-    /// A line about a client that does what a client does not, unless there are many of its kind.
+    /// Logs a line about a misbehaving client, unless there are many such lines.
     pub fn note_unruly(&self, seat: &Seat, why: &str) {
         if let Some(unsaid) = self.unruly.borrow_mut().may(tokio::time::Instant::now()) {
             let Seat { id, user, database, application, port, .. } = seat;
-            tracing::warn!(client = id, user, database, application, from = %seat.origin, port, unsaid, "an unruly client: {why}");
+            tracing::warn!(client = id, user, database, application, from = %seat.origin, port, unsaid, "misbehaving client: {why}");
         }
     }
 
-    /// The same of one that has not said yet who it is.
+    /// Logs a line about a misbehaving client that has not identified itself yet, unless there are many such
+    /// lines.
     pub fn note_stranger(&self, from: Origin, port: u16, why: &str) {
         if let Some(unsaid) = self.unruly.borrow_mut().may(tokio::time::Instant::now()) {
-            tracing::warn!(%from, port, unsaid, "an unruly client: {why}");
+            tracing::warn!(%from, port, unsaid, "misbehaving client: {why}");
         }
     }
 
-    /// Where the primary is.
+    /// Address of the primary.
     pub fn primary(&self) -> Option<Place> {
         self.primary.clone()
     }
 
-    /// All clients that have a place.
+    /// Entries of all clients.
     pub fn seats(&self) -> Vec<Rc<Seat>> {
         self.seats.borrow().values().cloned().collect()
     }
 
-    /// The client has left its place.
+    /// Removes a client's entry.
     pub fn leave(&self, seat: &Seat) {
         self.seats.borrow_mut().remove(&seat.id);
         if let Some(key) = seat.key.take() {
@@ -110,7 +113,7 @@ impl Registry {
         }
     }
 
-    /// Lets a last word reach the client, then closes.
+    /// Sends the last message to the client, then closes.
     pub async fn farewell(&self, mut client: Peer) {
         if timeout(FAREWELL_LIMIT, client.finish()).await.is_err() {
             return;
@@ -127,7 +130,7 @@ impl Registry {
         .await;
     }
 
-    /// A place for a client that wants to log in.
+    /// Creates the entry of a client that wants to log in.
     pub fn take_seat(&self, origin: Origin, port: u16, tls: bool, startup: &Startup) -> Rc<Seat> {
         let id = self.next_id();
         let seat = Rc::new(Seat::new(id, origin, port, tls, startup));
@@ -138,17 +141,17 @@ impl Registry {
         seat
     }
 
-    /// So many clients are like this.
+    /// Number of clients for which `is_alike` holds.
     pub fn count_like(&self, is_alike: impl Fn(&Seat) -> bool) -> usize {
         self.seats.borrow().values().filter(|seat| is_alike(seat)).count()
     }
 
-    /// So many clients have a place.
+    /// Number of clients.
     pub fn count(&self) -> usize {
         self.seats.borrow().len()
     }
 
-    /// The client of this number.
+    /// The client with this number.
     pub fn seat(&self, id: u64) -> Option<Rc<Seat>> {
         self.seats.borrow().get(&id).cloned()
     }
@@ -157,17 +160,17 @@ impl Registry {
         self.next_seat.replace(self.next_seat.get() + 1)
     }
 
-    /// Sends these away at once. The processes at the primary that are to be ended for it. Who is spared goes by itself when what
-    /// it runs is over.
+    /// Disconnects these clients at once. Returns the processes at the primary that must be terminated for
+    /// it. A protected session ends later, when its statement is over.
     pub fn send_away(self: &Rc<Registry>, seats: &[Rc<Seat>], why: Leave) -> Vec<i32> {
         seats.iter().for_each(|seat| seat.ring(true, why));
         let not_spared = seats.iter().filter(|seat| !seat.is_spared()).cloned();
         self.cut_off(&not_spared.collect::<Vec<_>>())
     }
 
-    /// Cancels what these sessions run at standbys: nobody is left to hear of its end. The processes of those that run something at
-    /// the primary, which are to be ended instead: a COMMIT that waits for a synchronous standby would be acknowledged if it were
-    /// cancelled.
+    /// Cancels the statements that these sessions run at standbys: no client is left to receive their
+    /// answers. Returns the processes of the sessions that run something at the primary, which must be
+    /// terminated instead. A cancelled COMMIT that waits for a synchronous standby would be acknowledged.
     pub fn cut_off(self: &Rc<Registry>, seats: &[Rc<Seat>]) -> Vec<i32> {
         let mut at_primary = Vec::new();
         for seat in seats.iter().filter(|seat| seat.doing() == Doing::Active) {
@@ -176,7 +179,7 @@ impl Registry {
                 let registry = self.clone();
                 tokio::task::spawn_local(async move { registry.cancels.cancel(&key).await });
             } else if seat.pid.get() != 0 {
-                // What is to end there must not meet another client.
+                // The termination must not hit another client on the same connection.
                 seat.running.strike();
                 at_primary.push(seat.pid.get());
             }

@@ -1,4 +1,4 @@
-//! What is paused (PAUSE, SUSPEND, RESUME): new requests wait.
+//! Paused databases (PAUSE, SUSPEND, RESUME): new requests wait.
 
 use super::{Leave, Seat};
 use std::cell::{Cell, RefCell};
@@ -7,48 +7,48 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What is paused.
+/// Databases that are paused.
 #[derive(Debug, Default)]
 pub struct Pauses {
-    /// Something is: the only thing that a request looks at as long as nothing is.
+    /// True if any database is paused: the only field that a request reads otherwise.
     any: Cell<bool>,
     all: Cell<bool>,
-    /// Everybody waits, inside transactions too.
+    /// Time since which every request waits, inside transactions too (SUSPEND).
     suspended: Cell<Option<Instant>>,
-    /// How long that lasted each time before, in all.
+    /// Total duration of earlier suspensions.
     was_suspended: Cell<Duration>,
     databases: RefCell<BTreeSet<String>>,
     changed: Notify,
 }
 
 impl Pauses {
-    /// Whether requests in this database wait.
+    /// True if requests in this database wait.
     pub fn holds(&self, database: &str) -> bool {
         self.any.get() && (self.all.get() || self.databases.borrow().contains(database))
     }
 
-    /// Whether requests wait inside transactions too.
+    /// True if requests wait inside transactions too.
     pub fn suspended(&self) -> bool {
         self.suspended.get().is_some()
     }
 
-    /// Requests wait inside transactions too from now on.
+    /// Makes requests wait inside transactions too, from now on.
     pub fn suspend(&self) {
         self.begin(None);
         self.suspended.set(self.suspended.get().or(Some(Instant::now())));
     }
 
-    /// How long everybody has waited so far, in all.
+    /// Total duration of all suspensions so far.
     pub fn suspended_for(&self) -> Duration {
         self.was_suspended.get() + self.suspended.get().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Whether requests wait anywhere.
+    /// True if requests wait in any database.
     pub fn holds_any(&self) -> bool {
         self.any.get()
     }
 
-    /// Whether requests wait in every database.
+    /// True if requests wait in every database.
     pub fn all(&self) -> bool {
         self.all.get()
     }
@@ -63,7 +63,7 @@ impl Pauses {
         self.changed.notified().await;
     }
 
-    /// Requests in this database wait from now on, or in every one.
+    /// Pauses a database, or every database.
     pub fn begin(&self, database: Option<&str>) {
         match database {
             None => self.all.set(true),
@@ -87,11 +87,11 @@ impl Pauses {
         self.changed.notify_waiters();
     }
 
-    /// A request that begins a transaction waits here while its database is paused, unless its client cancels it. One of which
-    /// only the beginning is here (`open`) cannot be refused: it waits on.
+    /// Waits while the database is paused, before a request that begins a transaction, unless the client
+    /// cancels the request. A request that has only arrived in part (`open`) cannot be refused: it waits on.
     ///
     /// # Errors
-    /// The session is sent away.
+    /// The session is disconnected.
     pub async fn pass(&self, seat: &Seat, open: bool) -> Result<(), Leave> {
         while self.holds(&seat.database) && (open || !seat.running.is_cancelled()) {
             let changed = self.changed.notified();

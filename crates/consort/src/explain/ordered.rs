@@ -1,5 +1,5 @@
-//! What a statement is in a design that orders transactions before they are executed: whether every server executes it, why not,
-//! and which tables are to be declared for it.
+//! A statement under a design that orders transactions before their execution: if every server executes it,
+//! why not, and the tables to declare for it.
 
 use design::Design;
 use history::RelationId;
@@ -32,12 +32,12 @@ impl In<'_> {
         let design = self.design.name;
         match template.ordered(values) {
             Ordered::Reads if template.stay_with(values).is_none() => {
-                println!("  in the design {design}: may run at any server, outside a block");
+                println!("  in the design {design}: may run at any server, outside a transaction block");
             }
             Ordered::Reads => println!("  in the design {design}: runs at the primary"),
             Ordered::SeemsToRead => {
                 println!(
-                    "  in the design {design}: runs at the primary, outside a block alone, and may not write"
+                    "  in the design {design}: runs at the primary, only outside a transaction block, and must not write"
                 );
             }
             Ordered::Writes => println!("  in the design {design}: every server executes it"),
@@ -58,8 +58,8 @@ impl In<'_> {
         }
         match utility {
             Utility::Ddl { everywhere: true, .. } => {
-                let why = "roles, databases and tablespaces are not changed through this design";
-                self.refused(why, "Change them at the primary itself, before its replicas are copied.");
+                let why = "this design does not replicate changes of roles, databases and tablespaces";
+                self.refused(why, "Change them directly at the primary, before its replicas are copied.");
             }
             Utility::Ddl { .. } => match replicated_ddl::differs(text, Strings::Standard) {
                 Some(why) => self.refused(why, replicated_ddl::SEE),
@@ -82,7 +82,7 @@ impl In<'_> {
                         let wanted = Wanted { reads, writes: touches.writes, sequences };
                         self.everywhere(Some(&wanted), declaration);
                         if call.is_some_and(|call| computes(&call.arguments)) {
-                            println!("    if what computes its arguments gives the same everywhere");
+                            println!("    if its argument expressions give the same result at every server");
                         }
                     }
                 }
@@ -98,18 +98,17 @@ impl In<'_> {
     }
 
     fn refused(&self, why: &str, hint: &str) {
-        println!("  in the design {}: refused with 0A000, for {why}", self.design.name);
+        println!("  in the design {}: rejected with 0A000: {why}", self.design.name);
         println!("    {hint}");
     }
 
-    /// Where transactions declare their tables: the declaration that they want; all tables if there is nothing wanted in
-    /// particular.
+    /// Prints the declaration that transactions want; all tables if no particular one is wanted.
     fn declares(&self, wanted: Option<&Wanted>, declaration: Option<&Declaration>) {
         if !self.design.declares_tables() {
             return;
         }
         match wanted {
-            None => println!("  a block declares for it: consort.tables_written = '*'"),
+            None => println!("  a transaction block must declare: consort.tables_written = '*'"),
             Some(wanted) => {
                 let reads = wanted.reads.difference(&wanted.writes).copied().collect();
                 let mut lists = Vec::new();
@@ -120,25 +119,28 @@ impl In<'_> {
                     }
                 }
                 if !lists.is_empty() {
-                    println!("  a block declares for it: {}", lists.join(", "));
+                    println!("  a transaction block must declare: {}", lists.join(", "));
                 }
                 if wanted.sequences && !self.catalog.any_sequence(&wanted.writes) {
-                    println!("    and any sequence in consort.tables_written: it draws numbers");
+                    println!(
+                        "    and any sequence in consort.tables_written, because the statement calls nextval"
+                    );
                 }
             }
         }
         if let Some(declaration) = declaration {
             match self.lacks(wanted, declaration) {
-                Ok(lacks) if lacks.is_empty() => println!("  its comment declares all of it"),
-                Ok(lacks) => println!("  its comment leaves out {lacks}: refused with 55000"),
+                Ok(lacks) if lacks.is_empty() => println!("  the comment declares all tables"),
+                Ok(lacks) => println!("  the comment does not declare {lacks}: rejected with 55000"),
                 Err(name) => {
-                    println!("  its comment names the table \"{name}\", which does not exist: 42P01")
+                    println!("  the comment declares the table \"{name}\", which does not exist: 42P01")
                 }
             }
         }
     }
 
-    /// What a comment leaves out, for a person; nothing if it declares all. The error: a table that does not exist.
+    /// The tables that a comment leaves out, for a person; nothing if it declares all. The error: a table
+    /// that does not exist.
     fn lacks(&self, wanted: Option<&Wanted>, declaration: &Declaration) -> Result<String, String> {
         let none = Declared::default();
         let read = declaration.read.as_ref().unwrap_or(&none);

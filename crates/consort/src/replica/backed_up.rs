@@ -16,7 +16,7 @@ use crate::up;
 
 /// The database at which a server is asked whether it follows the primary still.
 const ANY_DATABASE: &str = "template1";
-/// How far a backup is is said no more often.
+/// Minimum interval of a backup's progress reports.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes a server, has Consort take it in and feed it.
@@ -27,7 +27,7 @@ pub(super) fn add(found: &Found, origin: Origin<'_>, options: &Add) -> Result<()
     let (mut cluster, mut file) = made(found, home)?;
     let name = cluster.next_replica();
     options.choose(&mut file, &name);
-    // Until the server has left the primary's log the primary keeps what it may want of it.
+    // Until the server has ended its WAL replay, the primary keeps the WAL that it may request.
     let _kept = cluster.keep_log(&name)?;
     eprintln!("copying {} to {name} ..", what(origin));
     cluster.add_backed_up_replica(origin, &options_of(&file)?, &mut teller(&name))?;
@@ -45,7 +45,7 @@ pub(super) fn add(found: &Found, origin: Origin<'_>, options: &Add) -> Result<()
 pub(super) fn copy(found: &Found, source: &str, options: &Add) -> Result<(), Failure> {
     if !options.tables.is_empty() {
         return Err(Failure::new(format!(
-            "--tables does not go with --from {source}: a copy of a replica has the tables that it has, which are all"
+            "--tables cannot be combined with --from {source}: the copy of a replica has all of its tables"
         )));
     }
     let home = home(found, MAKE_ONE)?;
@@ -68,7 +68,7 @@ pub(super) fn copy(found: &Found, source: &str, options: &Add) -> Result<(), Fai
     if options.no_wait { Ok(()) } else { until_copied(found, &name, Said::default()) }
 }
 
-/// What is copied, for a person.
+/// Source of the copy, for a person.
 fn what(origin: Origin<'_>) -> &str {
     match origin {
         Origin::Backup => "the primary",
@@ -94,7 +94,7 @@ fn begin(
         cluster.remove_replica(name)?;
         return Err(failure);
     }
-    println!("{name}: joins");
+    println!("{name}: added");
     Ok(())
 }
 
@@ -102,39 +102,40 @@ fn begin(
 pub(super) fn make_seed(found: &Found) -> Result<(), Failure> {
     let home = home(
         found,
-        "a base backup that you keep is a seed already; make replicas of it, write each as [[replica]] into",
+        "any base backup can serve as a seed; create replicas from it, add each as [[replica]] to",
     )?;
     let _turn = home.take_turn()?;
     let (cluster, file) = made(found, home)?;
     eprintln!("copying the primary ..");
     let seed = cluster.make_seed(&options_of(&file)?, &mut teller("seed"))?;
-    println!("seed: made, from {} of the primary's log on", seed.from);
+    println!("seed: created, from WAL position {}", seed.from);
     Ok(())
 }
 
-/// Throws it away.
+/// Removes the seed.
 pub(super) fn remove_seed(found: &Found) -> Result<(), Failure> {
-    let home = home(found, "there is no seed beside")?;
+    let no_seed = || Failure::new("no seed exists: the servers were not created by `consort up`");
+    let home = found.home.as_ref().ok_or_else(no_seed)?;
     let _turn = home.take_turn()?;
     let (cluster, _) = made(found, home)?;
     let was_there = cluster.remove_seed()?;
-    println!("seed: {}", if was_there { "removed" } else { "there is none" });
+    println!("seed: {}", if was_there { "removed" } else { "does not exist" });
     Ok(())
 }
 
 fn demand_consort(home: &Home) -> Result<(), Failure> {
     match home.running() {
         Some(_) => Ok(()),
-        None => Err(Failure::not_running("Consort does not run: `consort up` starts it")),
+        None => Err(Failure::not_running("Consort is not running; start it with `consort up`")),
     }
 }
 
 fn replica<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Node, Failure> {
     let node = cluster.replicas().iter().find(|node| node.name() == name);
-    node.ok_or_else(|| Failure::new(format!("there is no replica \"{name}\"")))
+    node.ok_or_else(|| Failure::new(format!("replica \"{name}\" does not exist")))
 }
 
-/// Waits until the server has left the primary's log, and says how far that is.
+/// Waits until the server has ended its replay of the primary's WAL, and reports its position.
 fn until_joined(found: &Found, node: &Node, said: &mut Said) -> Result<(), Failure> {
     loop {
         said.say(found, node.name())?;
@@ -144,7 +145,7 @@ fn until_joined(found: &Found, node: &Node, said: &mut Said) -> Result<(), Failu
         }
         if node.state() == NodeState::Stopped {
             return Err(Failure::new(format!(
-                "{} has ended before it was taken in, and is removed; its log ended with:\n{}",
+                "{} stopped before it joined, and is removed; its log ends with:\n{}",
                 node.name(),
                 node.end_of_log()
             )));

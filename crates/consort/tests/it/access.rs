@@ -1,4 +1,4 @@
-//! Who gets in, and how: secrets and encryption towards clients and towards servers.
+//! Authentication: secrets and encryption towards clients and towards servers.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,14 +17,14 @@ use crate::fixture::{
 use crate::load::{Client, Console, READ, READ_QUIET, TABLES, THROUGH, past, served as served_by, serving};
 use crate::serving::figure;
 
-/// Secrets as somebody types them.
+/// Secrets as an administrator types them.
 pub(crate) const OWN: &str = "boss";
 pub(crate) const CLEAR: &str = "a \"quoted\" word";
 pub(crate) const TYPED: &str = "by hand";
 pub(crate) const KEYED: &str = "sesame";
 pub(crate) const OLD: &str = "olden";
 
-/// A server that is reached by TCP and trusts nobody there.
+/// A server that is reached by TCP and trusts no client there.
 pub(crate) fn guarded(standbys: usize) -> Arc<Scratch> {
     guarded_with(Options { standbys, ..Scratch::options() })
 }
@@ -47,7 +47,7 @@ pub(crate) fn guarded_with(options: Options) -> Arc<Scratch> {
     Arc::new(servers)
 }
 
-/// Who may log in by TCP, at every node.
+/// Sets the rules for logins by TCP, at every node.
 pub(crate) fn demand(servers: &Scratch, lines: &str) {
     for node in servers.cluster().nodes() {
         let text = format!("local all all trust\nlocal replication all trust\n{lines}");
@@ -99,7 +99,7 @@ pub(crate) fn ask(serving: &Serving, role: &str, password: &str, more: &[(&str, 
     run(&mut psql)
 }
 
-/// How many reads the standby has answered.
+/// Number of reads that the standby has answered.
 pub(crate) fn served(serving: &Serving) -> u64 {
     let url = format!("postgres://postgres:{OWN}@127.0.0.1:{}/consort", serving.port);
     Console::connect(&url).node("standby1").served
@@ -113,7 +113,7 @@ fn servers_and_clients_that_demand_proofs() {
     demand(&servers, "host all old all md5\nhost all typed all password\nhost all all all scram-sha-256\n");
 
     let serving = serve(&servers, "localhost", &lines);
-    // Consort's own password is for its own role: who logs in as another has his.
+    // Consort's own password is for its own role: a login as another role has its own.
     let mut as_another = Command::new(CONSORT);
     as_another.args(["psql", "--config"]).arg(&serving.config_file).env("PGPASSWORD", KEYED);
     as_another.args(["-U", "keyed", "-d", "postgres", "-XAtc", "SELECT current_user"]);
@@ -138,15 +138,15 @@ fn servers_and_clients_that_demand_proofs() {
     // Right here and wrong at the server: the server's own words.
     let stale = ask(&serving, "stale", "former", &[], read).failed(2);
     assert!(stale.contains("password authentication failed for user \"stale\""), "{stale}");
-    assert!(serving.run("status", &[]).worked().contains("reads may leave the primary"));
-    // A key is no password: who asks the console is told so.
+    assert!(serving.run("status", &[]).worked().contains("reads are offloaded"));
+    // A key is no password: a console client gets this error.
     let keys = temporary("keys").with_extension("txt");
     let key = &servers.query("SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'")[0][0];
     fs::write(&keys, format!("\"postgres\" \"{}\"\n", key.as_deref().unwrap())).unwrap();
     let file = temporary("keyed").with_extension("toml");
     let keyed = format!("auth_file = \"{}\"", keys.display());
     fs::write(&file, configuration(&servers, serving.port, &keyed)).unwrap();
-    let wanted = format!("the line of postgres in {} must hold its password", keys.display());
+    let wanted = format!("the line of postgres in {} must contain the plain password", keys.display());
     let config = ["--config", file.to_str().unwrap()];
     let told = consort(&[&["status"], &config[..]].concat()).failed(1);
     assert!(told.contains(&wanted), "{told}");
@@ -165,12 +165,12 @@ fn servers_and_clients_that_demand_proofs() {
     assert!(ask(&serving, "old", "wrong", &[], read).failed(2).contains("password authentication failed"));
     // An MD5 hash opens no server that demands SCRAM.
     demand(&servers, "host all all all scram-sha-256\n");
-    // A server heeds its new rules a moment later.
+    // A server applies its new rules a moment later.
     eventually("a server that demands SCRAM", || {
         ask(&serving, "old", OLD, &[], read).status.code() == Some(2)
     });
     let told = ask(&serving, "old", OLD, &[], read).failed(2);
-    assert!(told.contains("the primary demands a proof by SCRAM-SHA-256 for this role"), "{told}");
+    assert!(told.contains("the primary requires authentication by SCRAM-SHA-256 for this role"), "{told}");
     assert!(told.contains("HINT") && told.contains("auth_file"), "{told}");
     fs::remove_file(users).unwrap();
 }
@@ -247,7 +247,7 @@ impl Drop for Certificates {
     }
 }
 
-/// What `consort check` says of servers at this host, encrypted like this.
+/// Findings of `consort check` for servers at this host, encrypted like this.
 pub(crate) fn checked(servers: &Scratch, host: &str, lines: &str) -> Done {
     let file = temporary("check").with_extension("toml");
     fs::write(&file, by_tcp(servers, host, free_port(), lines)).expect("a temporary file can be written");
@@ -267,9 +267,9 @@ fn tls_towards_clients_and_servers() {
     let (ca, other) = (made.file("ca.pem"), made.file("other.pem"));
 
     let plain = checked(&servers, "localhost", &format!("{auth}server_tls = \"require\"")).failed_saying(1);
-    assert!(plain.contains("does not speak TLS"), "{plain}");
+    assert!(plain.contains("does not support TLS"), "{plain}");
     made.give_to(&servers);
-    // Nobody gets in without TLS.
+    // No client gets in without TLS.
     demand(&servers, "hostssl all all all scram-sha-256\n");
     eventually("a server that speaks TLS", || {
         checked(&servers, "localhost", &verified("verify-full", &ca)).status.success()
@@ -318,7 +318,7 @@ fn tls_towards_clients_and_servers() {
         assert_eq!(found, [[Some("t".to_owned()), Some("t".to_owned())]], "{}", node.name());
     }
     let plain = ask(&serving, "keyed", KEYED, &[("PGSSLMODE", "disable")], read).failed(2);
-    assert!(plain.contains("this server takes encrypted connections only"), "{plain}");
+    assert!(plain.contains("connection is not encrypted (tls_required)"), "{plain}");
     let distrusted = ask(&serving, "keyed", KEYED, &unknown, read).failed(2);
     assert!(distrusted.contains("certificate verify failed"), "{distrusted}");
     assert!(serving.run("psql", &["--node", "standby1", "-XAtqc", ours]).worked().contains('t'));
@@ -330,8 +330,8 @@ fn tls_towards_clients_and_servers() {
     fs::remove_file(users).unwrap();
 }
 
-/// What a proof is bound to is the certificate that is shown, whatever the hash in its signature, also a renewed one; the keys
-/// behind it open the servers as ever.
+/// A proof is bound to the presented certificate, with any hash in its signature, also a renewed one. The
+/// keys that it yields open the servers as ever.
 fn is_bound_to_the_certificate(
     serving: &Serving,
     made: &Certificates,
@@ -350,7 +350,7 @@ fn is_bound_to_the_certificate(
     assert_eq!(bound(by_other), "lamp\n");
 }
 
-/// What comes in clear behind the wish for TLS is refused, and a handshake that is none ends the connection.
+/// Plain bytes after the request for TLS are refused, and an invalid handshake ends the connection.
 fn is_not_talked_into(serving: &Serving) {
     let wish = [0, 0, 0, 8, 4, 210, 22, 47];
     let connect = || {
@@ -377,8 +377,8 @@ fn is_not_talked_into(serving: &Serving) {
     assert!(!answered(wild).contains("lamp"));
 }
 
-/// Who names the protocol may begin with TLS and ask for nothing first, as PostgreSQL 17 has it; who speaks another one, or
-/// does not say which, hears nothing.
+/// A client that names the protocol may begin with TLS at once, as PostgreSQL 17 has it. A client that names
+/// another one, or none, gets no answer.
 fn begins_with_tls(serving: &Serving) {
     let knocks = |named: &[&str]| {
         let mut openssl = Command::new("openssl");
@@ -387,7 +387,7 @@ fn begins_with_tls(serving: &Serving) {
         let mut openssl = openssl.spawn().expect("openssl runs");
         // The query comes where a proof is wanted, so that there is an end.
         let hello = [&b"\0\0\0\x14\0\x03\0\0user\0keyed\0\0"[..], b"Q\0\0\0\x05\0"].concat();
-        // Who hears nothing may be gone before it has said everything.
+        // A client without an answer may be gone before it has sent everything.
         let _ = openssl.stdin.take().expect("it is a pipe").write_all(&hello);
         let said = openssl.wait_with_output().expect("openssl runs");
         String::from_utf8_lossy(&said.stdout).into_owned()
@@ -398,7 +398,7 @@ fn begins_with_tls(serving: &Serving) {
     assert_eq!(knocks(&[]), "");
 }
 
-/// A statement that is interrupted as a person does it, behind two encryptions where the client has one.
+/// A statement that is interrupted as a person does it, through two encryptions if the client has one.
 pub(crate) fn is_cancelled(serving: &Serving, more: &[(&str, &str)]) {
     let mut psql = testkit::program("psql");
     psql.args(["-XAtq", "-v", "VERBOSITY=verbose", "-c", "SELECT pg_sleep(600)"]).env("PGPASSWORD", KEYED);
@@ -488,13 +488,13 @@ fn a_log_in_and_a_commit_past_consort_are_noticed_and_reload_switches_back() {
     reads_are_proven(0);
     let mut stranger = Client::connect(&direct).unwrap();
     reads_are_proven(1);
-    // As long as he is there, what he does is reckoned with.
+    // As long as the stranger is there, its writes count as possible.
     stranger.rows("UPDATE counter SET n = n + 1").unwrap();
     drop(stranger);
     let console = serving.url("postgres", "consort");
     psql(&console, "RELOAD").worked();
     reads_are_proven(0);
-    // He comes and goes before the log-ins are looked at twice, but his commit stays.
+    // The stranger comes and goes before the log-ins are looked at twice, but its commit stays.
     Client::connect(&direct).unwrap().rows("UPDATE counter SET n = n + 1").unwrap();
     reads_are_proven(1);
     psql(&console, "RELOAD").worked();

@@ -1,5 +1,5 @@
-//! Attaching beside open transactions: who is waited for, what an attempt leaves behind, and what a statement touches
-//! afterwards.
+//! Attaching alongside open transactions: the transactions that it waits for, the traces of an attempt, and
+//! the footprint of statements afterwards.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use testkit::Scratch;
 use crate::fixture::{CONSORT, Serving, configuration, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console, past};
 
-/// What attaching makes, counted.
+/// Objects that attaching creates, counted.
 const TRACES: &str = "SELECT (SELECT count(*) FROM pg_event_trigger) + (SELECT count(*) FROM pg_publication) \
      + (SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical') \
      + (SELECT count(*) FROM pg_namespace WHERE nspname = 'consort')";
@@ -74,7 +74,7 @@ fn attach_that_times_out_names_the_holder_and_is_undone() {
         &format!("pid {pid} (user postgres, database postgres, idle in transaction, open for"),
         "SELECT 'the holder'",
         "(--wait-timeout)",
-        "nothing of this attempt is left",
+        "all objects of this attempt were removed",
     ] {
         assert!(said.contains(part), "{part} is missing in {said}");
     }
@@ -95,7 +95,7 @@ fn attach_that_is_interrupted_is_undone() {
         assert_eq!(child.wait().unwrap().code(), Some(1));
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(said.contains("nothing of this attempt is left"), "{said}");
+        assert!(said.contains("all objects of this attempt were removed"), "{said}");
         assert_eq!(stage.traces(), "0");
     }
     let (mut child, _) = stage.waiting();
@@ -120,13 +120,13 @@ fn attach_that_fails_keeps_what_was_attached_before() {
     stage.servers.query("DROP EVENT TRIGGER consort_sql_drop");
     stage.holder.rows("BEGIN; SELECT 'the holder'").unwrap();
     let said = run(&mut stage.attach("1")).failed(1);
-    assert!(said.contains("what was attached before is kept"), "{said}");
+    assert!(said.contains("objects of an earlier attach are kept"), "{said}");
     assert_eq!(stage.traces(), "7");
     stage.holder.rows("COMMIT").unwrap();
     run(&mut stage.attach("1")).worked();
 }
 
-/// It takes long enough to leave the primary, and shows what the trigger has written.
+/// A read that takes long enough to be offloaded, and shows the trigger's writes.
 const SEEN: &str = "SELECT (SELECT max(v) FROM written), count(*) FROM items a, items b, items c \
      WHERE c.id < 30 AND a.id + b.id + c.id < 0";
 

@@ -1,5 +1,5 @@
-//! Replicas that come of a base backup, of the primary or of another replica: taken in while everybody works, equal from the
-//! first read on, and gone without a trace if they die in the middle.
+//! Replicas of a base backup, of the primary or of another replica: they join while clients work, are equal
+//! from the first read on, and leave no trace if they die in the middle.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::fixture::{
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, past, served, serves};
 use crate::replicas::number;
 
-/// A primary and a base backup of it, which follows it; Consort, which is told of it when it follows the database.
+/// A primary and a base backup of it, which follows it; Consort, which learns of it when it follows the
+/// database.
 fn serving(prepare: impl FnOnce(&Scratch), lines: &str) -> (Serving, Console, String) {
     let mut servers = Scratch::with(Options { standbys: 0, ..Scratch::options() });
     servers.query("CREATE DATABASE shop");
@@ -70,7 +71,7 @@ fn of_shop(folder: &UpFolder) -> String {
     folder.url().replace("/postgres", "/shop").replace("//shop@", "//postgres@")
 }
 
-/// What `consort psql` says of SQL at a node.
+/// Output of `consort psql` for SQL at a node.
 pub(crate) fn at(folder: &UpFolder, node: &str, database: &str, sql: &str) -> String {
     let arguments = ["--node", node, "-XAtd", database, "-c", sql];
     folder.run("psql", &arguments).worked().trim().to_owned()
@@ -85,7 +86,7 @@ fn a_replica_is_added_from_a_base_backup_while_everybody_writes() {
     here.goes_on(20, 10);
     let done = replica(&folder, &["add", "--from", "backup"]);
     assert!(done.err.contains("copying the primary to replica1 .."), "{done:?}");
-    assert_eq!(done.worked(), "replica1: joins\n");
+    assert_eq!(done.worked(), "replica1: added\n");
     let mut console =
         Console::connect(&folder.url().replace("/postgres", "/consort").replace("//consort@", "//postgres@"));
     serves(&mut console, "replica1");
@@ -105,7 +106,7 @@ fn a_replica_is_added_from_a_base_backup_while_everybody_writes() {
     assert_eq!(at(&folder, "replica1", "template1", numbers), at(&folder, "primary", "template1", numbers));
     here.end();
     there.end();
-    // A read behind a write sees it, wherever it runs.
+    // A read after a write sees it, at any node.
     let mut client = Client::connect(&folder.url()).unwrap();
     let before = served(&mut console, "replica1");
     let mut value = client.number(READ_QUIET).unwrap();
@@ -127,27 +128,26 @@ fn a_replica_is_added_from_a_base_backup_while_everybody_writes() {
 fn a_seed_is_kept_and_replicas_are_made_of_it() {
     let (folder, here, there) = up();
     let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
-    assert!(refused.contains("there is no seed") && refused.contains("consort replica seed"), "{refused}");
+    assert!(refused.contains("no seed exists") && refused.contains("consort replica seed"), "{refused}");
     assert!(!folder.path().join("replica1").exists());
     assert!(!folder.run("status", &[]).worked().contains("seed:"));
     assert_eq!(status(&folder)["seed"], serde_json::Value::Null);
     let made = replica(&folder, &["seed"]).worked();
-    let from =
-        made.strip_prefix("seed: made, from ").and_then(|rest| rest.split(' ').next()).expect("a place");
+    let from = made.strip_prefix("seed: created, from WAL position ").map(str::trim).expect("a place");
     let seed = status(&folder)["seed"].clone();
     assert_eq!((seed["from"].as_str(), seed["usable"].as_bool()), (Some(from), Some(true)), "{seed}");
-    // A cluster that nobody has written to has more.
+    // Even an empty cluster has more.
     assert!(seed["bytes"].as_u64() > Some(10 << 20), "{seed}");
     let log_bytes = seed["log_bytes"].as_u64();
     let said = folder.run("status", &[]).worked();
-    assert!(said.contains(&format!("from {from} of the primary's log on; the primary keeps ")), "{said}");
-    assert!(folder.run("check", &[]).worked().contains("seed: nothing is missing"));
+    assert!(said.contains(&format!("from WAL position {from}; the primary retains ")), "{said}");
+    assert!(folder.run("check", &[]).worked().contains("seed: ok"));
     assert_eq!(at(&folder, "primary", "template1", SLOTS), "1");
     here.goes_on(50, 20);
     there.goes_on(50, 20);
     assert!(status(&folder)["seed"]["log_bytes"].as_u64() > log_bytes, "{}", status(&folder)["seed"]);
     for name in ["replica1", "replica2"] {
-        assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), format!("{name}: joins\n"));
+        assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), format!("{name}: added\n"));
     }
     here.end();
     there.end();
@@ -159,13 +159,13 @@ fn a_seed_is_kept_and_replicas_are_made_of_it() {
     replica(&folder, &["remove", "replica1"]).worked();
     at(&folder, "primary", "template1", "SELECT pg_drop_replication_slot('consort_seed')");
     assert_eq!(status(&folder)["seed"]["usable"], false);
-    assert!(folder.run("status", &[]).worked().contains("it is of no use"));
+    assert!(folder.run("status", &[]).worked().contains("unusable"));
     let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
-    assert!(refused.contains("has not kept all of its log since the seed was made"), "{refused}");
+    assert!(refused.contains("no longer has the WAL since the seed was made"), "{refused}");
     replica(&folder, &["seed"]).worked();
-    assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), "replica1: joins\n");
+    assert_eq!(replica(&folder, &["add", "--from", "seed"]).worked(), "replica1: added\n");
     assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: removed\n");
-    assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: there is none\n");
+    assert_eq!(replica(&folder, &["seed", "--remove"]).worked(), "seed: does not exist\n");
     assert_eq!(at(&folder, "primary", "template1", SLOTS), "0");
     assert!(!folder.path().join("seed").exists());
 }
@@ -178,7 +178,7 @@ fn console_of(folder: &UpFolder) -> Console {
 /// A folder of `up` with a replica that serves both databases, and writers there.
 fn with_a_replica() -> (UpFolder, Load, Load, Console) {
     let (folder, here, there) = up();
-    assert_eq!(replica(&folder, &["add"]).worked(), "replica1: joins\n");
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica1: added\n");
     let mut console = console_of(&folder);
     for database in ["postgres", "shop"] {
         eventually("a replica that serves", || console.feed("replica1", database).state == "serving");
@@ -186,7 +186,7 @@ fn with_a_replica() -> (UpFolder, Load, Load, Console) {
     (folder, here, there, console)
 }
 
-/// What a node of a folder of `up` has said in its log.
+/// The log of a node in a folder of `up`.
 fn log_of(folder: &UpFolder, node: &str) -> String {
     let files = std::fs::read_dir(folder.path().join(node).join("log")).expect("a folder of logs");
     let text = |file: std::io::Result<std::fs::DirEntry>| std::fs::read(file.expect("a log").path());
@@ -205,7 +205,7 @@ fn a_replica_is_copied_from_a_running_one_while_everybody_writes() {
     }
     let done = replica(&folder, &["add", "--from", "replica1"]);
     assert!(done.err.contains("copying replica1 to replica2 .."), "{done:?}");
-    assert_eq!(done.worked(), "replica2: joins\n");
+    assert_eq!(done.worked(), "replica2: added\n");
     serves(&mut console, "replica2");
     let numbers = "SELECT string_agg(oid::text, ' ' ORDER BY oid) FROM pg_database WHERE datname IN ('postgres', 'shop')";
     let numbers = |node| at(&folder, node, "template1", numbers);
@@ -269,7 +269,7 @@ fn a_copy_of_a_replica_that_is_broken_off_leaves_no_trace() {
     adding.kill().unwrap();
     adding.wait().unwrap();
     eventually("nobody who is awaited", || awaited(&mut console).is_none());
-    assert!(console.rows("SHOW FEEDS").iter().all(|row| row.get("name") == Some("replica1")));
+    assert!(console.rows("SHOW REPLICATION").iter().all(|row| row.get("name") == Some("replica1")));
     eventually("a folder that is gone", || !folder.path().join("replica2").exists());
     run(Command::new("kill").args(["-CONT", &pid])).worked();
     eventually("no backup", || at(&folder, "replica1", "template1", sender).is_empty());
@@ -281,7 +281,7 @@ fn a_copy_of_a_replica_that_is_broken_off_leaves_no_trace() {
     eventually("slots that go on", || at(&folder, "primary", "template1", &behind) == "0");
     here.goes_on(20, 10);
     // The next one has its name.
-    assert_eq!(replica(&folder, &["add", "--from", "replica1"]).worked(), "replica2: joins\n");
+    assert_eq!(replica(&folder, &["add", "--from", "replica1"]).worked(), "replica2: added\n");
     here.end();
     there.end();
 }
@@ -291,20 +291,20 @@ fn what_cannot_be_copied_to_a_replica_is_refused() {
     let (folder, here, there, mut console) = with_a_replica();
     let refused = |arguments: &[&str]| replica(&folder, &[&["add"][..], arguments].concat()).failed(1);
     let said = refused(&["--from", "nobody"]);
-    assert!(said.contains("there is no replica \"nobody\"\nConsort feeds replica1."), "{said}");
+    assert!(said.contains("replica \"nobody\" does not exist\nLogical replicas: replica1."), "{said}");
     let said = refused(&["--from", "standby1"]);
-    assert!(said.contains("\"standby1\" is no replica that Consort feeds"), "{said}");
+    assert!(said.contains("\"standby1\" is not a logical replica"), "{said}");
     let said = refused(&["--from", "replica1", "--tables", "quiet"]);
-    assert!(said.contains("--tables does not go with --from replica1"), "{said}");
+    assert!(said.contains("--tables cannot be combined with --from replica1"), "{said}");
     assert_eq!(replica(&folder, &["pause", "replica1"]).worked(), "replica1: paused\n");
     eventually("a replica that is paused", || console.feed("replica1", "shop").state == "paused");
     let said = refused(&["--from", "replica1"]);
     assert!(
-        said.contains("\"replica1\" does not serve the database") && said.contains("SHOW FEEDS"),
+        said.contains("\"replica1\" does not serve the database") && said.contains("SHOW REPLICATION"),
         "{said}"
     );
-    assert_eq!(replica(&folder, &["resume", "replica1"]).worked(), "replica1: goes on\n");
-    assert_eq!(replica(&folder, &["add", "--tables", "quiet"]).worked(), "replica2: joins\n");
+    assert_eq!(replica(&folder, &["resume", "replica1"]).worked(), "replica1: resumed\n");
+    assert_eq!(replica(&folder, &["add", "--tables", "quiet"]).worked(), "replica2: added\n");
     let said = refused(&["--from", "replica2"]);
     assert!(said.contains("\"replica2\" has a part of the tables"), "{said}");
     assert!(!folder.path().join("replica3").exists());
@@ -318,16 +318,16 @@ fn one_that_is_awaited_is_copied_by_a_dump_if_its_source_was_given_up() {
     let (folder, here, there, mut console) = with_a_replica();
     console.rows("ADD REPLICA replica2 FROM replica1");
     assert_eq!(console.feed("replica2", "shop").state, "waiting");
-    assert_eq!(replica(&folder, &["rebuild", "replica1"]).worked(), "replica1: is copied anew\n");
+    assert_eq!(replica(&folder, &["rebuild", "replica1"]).worked(), "replica1: rebuilding\n");
     let why = console.feed("replica2", "shop").why;
-    assert!(why.contains("was given up meanwhile"), "{why}");
-    assert_eq!(replica(&folder, &["add"]).worked(), "replica2: joins\n");
+    assert!(why.contains("was given up"), "{why}");
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica2: added\n");
     serves(&mut console, "replica2");
     here.end();
     there.end();
 }
 
-/// What `consort status` says to programs.
+/// Output of `consort status` for programs.
 fn status(folder: &UpFolder) -> serde_json::Value {
     serde_json::from_str(&folder.run("status", &["--json"]).worked()).expect("it is JSON")
 }
@@ -341,27 +341,27 @@ fn a_seed_whose_log_is_about_to_go_is_told() {
     at(&folder, "primary", "template1", "SELECT pg_reload_conf()");
     let left = |folder: &UpFolder| status(folder)["seed"]["log_left_bytes"].as_u64();
     eventually("a bound", || left(&folder).is_some_and(|left| left <= 48 << 20));
-    // What is more than the bound is there until the next checkpoint.
+    // WAL above the limit stays until the next checkpoint.
     for _ in 0..5 {
         at(&folder, "primary", "postgres", "SELECT pg_logical_emit_message(true, '', ''), pg_switch_wal()");
     }
     assert_eq!(status(&folder)["seed"]["log"], "going");
     assert_eq!(status(&folder)["seed"]["usable"], true);
     let said = folder.run("status", &[]).worked();
-    assert!(said.contains("seed: ") && said.contains("about to be of no use"), "{said}");
+    assert!(said.contains("seed: ") && said.contains("about to become unusable"), "{said}");
     let advice = folder.run("check", &[]).worked();
     assert!(
-        advice.contains("seed: advice: it is about to be of no use") && advice.contains("--remove"),
+        advice.contains("seed: advice: about to become unusable") && advice.contains("--remove"),
         "{advice}"
     );
     at(&folder, "primary", "template1", "CHECKPOINT");
     assert_eq!(status(&folder)["seed"]["log"], "gone");
-    assert!(folder.run("check", &[]).worked().contains("seed: advice: it is of no use"));
+    assert!(folder.run("check", &[]).worked().contains("seed: advice: unusable"));
     let refused = replica(&folder, &["add", "--from", "seed"]).failed(1);
-    assert!(refused.contains("has not kept all of its log since the seed was made"), "{refused}");
+    assert!(refused.contains("no longer has the WAL since the seed was made"), "{refused}");
 }
 
-/// A subcommand that goes on beside us.
+/// A subcommand that runs alongside the test.
 fn begun(mut command: Command) -> Child {
     command
         .stdin(Stdio::null())
@@ -397,7 +397,7 @@ fn a_base_backup_that_is_broken_off_leaves_no_trace() {
     eventually("no backup", || at(&folder, "primary", "template1", sender).is_empty());
     assert!(!folder.run("status", &[]).worked().contains("replica1"));
     // The next one has its name.
-    assert_eq!(replica(&folder, &["add", "--from", "backup"]).worked(), "replica1: joins\n");
+    assert_eq!(replica(&folder, &["add", "--from", "backup"]).worked(), "replica1: added\n");
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn a_server_that_ends_before_it_is_taken_in_is_removed_by_whoever_adds_it() {
     let mut adding = command(&folder, &["add", "--from", "backup"]);
     let adding = std::thread::spawn(move || run(&mut adding));
     eventually("a backup that has log to replay", || {
-        folder.run("status", &[]).worked().contains("MB of the primary's log to replay")
+        folder.run("status", &[]).worked().contains("MB of WAL to replay")
     });
     let pid = std::fs::read_to_string(folder.path().join("replica1/data/postmaster.pid")).unwrap();
     run(Command::new("kill").args(["-QUIT", pid.lines().next().unwrap()])).worked();
@@ -429,11 +429,11 @@ fn a_base_backup_that_dies_before_it_is_taken_in_leaves_nothing_behind() {
     let load = Load::start(&url);
     let node = serving.servers.replica(0);
     eventually("a backup that has log to replay", || {
-        console.feed("replica1", "postgres").why.contains("MB of the primary's log to replay")
+        console.feed("replica1", "postgres").why.contains("MB of WAL to replay")
     });
     load.goes_on(20, 10);
     let pending = |console: &mut Console| {
-        let rows = console.rows("SHOW FEEDS");
+        let rows = console.rows("SHOW REPLICATION");
         let bytes =
             rows.iter().map(|row| row.get("pending_bytes").unwrap_or_default().parse().unwrap_or(0_u64));
         bytes.sum::<u64>()
@@ -441,7 +441,7 @@ fn a_base_backup_that_dies_before_it_is_taken_in_leaves_nothing_behind() {
     eventually("rows that are kept", || pending(&mut console) > 0);
     node.kill();
     eventually("a replica that is left", || {
-        console.feed("replica1", "postgres").why.contains("the server is away")
+        console.feed("replica1", "postgres").why.contains("the server is unreachable")
     });
     eventually("nothing is kept", || pending(&mut console) == 0);
     let kept = || {
@@ -452,7 +452,7 @@ fn a_base_backup_that_dies_before_it_is_taken_in_leaves_nothing_behind() {
     load.end();
     let kept = kept();
     eventually("a slot that goes on", || serving.servers.query(&kept).is_empty());
-    // When it is there again it joins.
+    // The node joins when it is there again.
     node.start().unwrap();
     node.set("recovery_min_apply_delay", "0").unwrap();
     all_equal(&serving, &mut console);
@@ -478,13 +478,17 @@ fn a_base_backup_whose_commits_are_not_kept_is_copied_by_a_dump() {
         why = if feed.why.is_empty() { why.clone() } else { feed.why };
         feed.state == "serving"
     });
-    assert!(why.contains("left the primary's log at") && why.contains("is not kept"), "{why}");
+    assert!(
+        why.contains("since the promotion of its base backup at") && why.contains("are not kept"),
+        "{why}"
+    );
     let load = Load::start(&url);
     load.goes_on(20, 10);
     load.end();
     all_equal(&serving, &mut console);
     assert_ne!(number(node), before, "it was copied");
-    // What nobody follows came with the backup too, and is as old as it: it is copied when it is used.
+    // A database that is not followed came with the backup too, and is as old as it: it is copied when it is
+    // used.
     let mut shop = Client::connect(&serving.url("postgres", "shop")).unwrap();
     shop.rows("CREATE TABLE t AS SELECT 1 AS n").unwrap();
     eventually("the copy", || rows(node, "shop", "t").is_some_and(|rows| rows.len() == 1));
@@ -507,7 +511,7 @@ fn who_dies_between_the_log_and_the_feeding_is_copied_by_a_dump() {
     all_equal(&serving, &mut console);
 }
 
-/// A commit that waits for a standby is in the log, and so in the backup, long before anybody may see it.
+/// A commit that waits for a standby is in the WAL, and so in the backup, long before any client may see it.
 #[test]
 fn what_hangs_in_the_log_is_not_shown_before_the_primary_shows_it() {
     let prepare = |servers: &Scratch| {
@@ -524,7 +528,7 @@ fn what_hangs_in_the_log_is_not_shown_before_the_primary_shows_it() {
         client
             .rows("INSERT INTO counter VALUES (0, 0) ON CONFLICT (id) DO UPDATE SET n = counter.n + 1")
             .unwrap();
-        console.feed("replica1", "postgres").why.contains("MB of the primary's log to replay")
+        console.feed("replica1", "postgres").why.contains("MB of WAL to replay")
     });
     let past = past(primary);
     let hanging = std::thread::spawn(move || {
@@ -582,13 +586,13 @@ fn a_base_backup_serves_its_first_reads_before_it_has_caught_up() {
     let node = serving.servers.replica(0);
     eventually("a backup that has log to replay", || {
         client.rows("UPDATE counter SET n = n + 1").unwrap();
-        console.feed("replica1", "postgres").why.contains("MB of the primary's log to replay")
+        console.feed("replica1", "postgres").why.contains("MB of WAL to replay")
     });
-    // All that was counted so far is in the log that it is going to have.
+    // All that was counted so far is in the WAL that it is going to have.
     let written = serving.servers.query("SELECT pg_current_wal_flush_lsn()")[0][0].clone().expect("a place");
     let received = format!("SELECT FROM pg_stat_wal_receiver WHERE flushed_lsn >= '{written}'");
     eventually("the log", || node.query("postgres", &received).is_ok_and(|rows| !rows.is_empty()));
-    // It cannot be taken over before the view is emptied, and that waits for who reads it.
+    // The node cannot be taken over before the view is emptied, and that waits for its readers.
     let mut reader = directly(node);
     reader.rows("BEGIN; SELECT FROM rich").unwrap();
     node.set("recovery_min_apply_delay", "0").unwrap();
@@ -605,7 +609,8 @@ fn a_base_backup_serves_its_first_reads_before_it_has_caught_up() {
     let counted = client.number("UPDATE counter SET n = n + 1 RETURNING n").unwrap();
     assert_eq!(served(&mut console, "replica1"), 0);
     reader.rows("COMMIT").unwrap();
-    // Whoever brings what it cannot take waits there, and stands still from now on, so that this lasts.
+    // A feed with a row that the node cannot apply waits there, and stands still from now on, so that this
+    // lasts.
     let waits = "SELECT pid FROM pg_stat_activity WHERE application_name = 'consort_feeder' AND wait_event_type = 'Lock'";
     let mut pid = String::new();
     eventually("a feeder that waits", || {
@@ -615,8 +620,10 @@ fn a_base_backup_serves_its_first_reads_before_it_has_caught_up() {
     });
     run(Command::new("kill").args(["-STOP", &pid])).worked();
     let lacks = |console: &mut Console| {
-        let feed =
-            console.rows("SHOW FEEDS").into_iter().find(|feed| feed.get("database") == Some("postgres"));
+        let feed = console
+            .rows("SHOW REPLICATION")
+            .into_iter()
+            .find(|feed| feed.get("database") == Some("postgres"));
         let pending =
             feed.as_ref().and_then(|feed| feed.get("pending_commits")).unwrap_or_default().to_owned();
         pending.parse::<u64>().expect("a number") > 0
@@ -628,7 +635,7 @@ fn a_base_backup_serves_its_first_reads_before_it_has_caught_up() {
     });
     let there = |sql| node.query("postgres", sql).expect("it answers")[0][0].clone();
     assert_eq!(there("SELECT n FROM counter WHERE id = 1"), Some((counted - 1).to_string()), "it is behind");
-    // What it lacks is read elsewhere.
+    // Reads of its missing rows run elsewhere.
     let here = served(&mut console, "replica1");
     for _ in 0..20 {
         assert_eq!(client.number("SELECT n FROM counter WHERE id = 1").unwrap(), counted);

@@ -1,6 +1,6 @@
-//! A bank through every design, while a replica is killed and another hangs: in nothing that anybody reads is money made or
-//! lost, and where reads are fresh nobody misses what he has written. The same while the primary is killed: no transfer that was
-//! acknowledged is lost, and none is done twice.
+//! A bank through every design, while a replica is killed and another hangs. No read shows money that is made
+//! or lost, and where reads are fresh every client sees its own writes. The same while the primary is killed:
+//! no acknowledged transfer is lost, and none is done twice.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -178,15 +178,15 @@ fn no_money_is_made_or_lost_in_any_design_whatever_happens_to_replicas() {
 /// Each transfer's number, and how often it was done.
 const MADE: &str = "CREATE TABLE made (number bigint PRIMARY KEY, times int NOT NULL)";
 
-/// What clients share who come back when they were cut off.
+/// Shared state of clients that reconnect when they were cut off.
 #[derive(Default)]
 struct Ledger {
     stop: AtomicBool,
-    /// Nobody begins a transfer.
+    /// True while no client begins a transfer.
     rest: AtomicBool,
     next: AtomicU64,
     acknowledged: Mutex<BTreeSet<u64>>,
-    /// Of each who reads.
+    /// Sums that each reader has read.
     sums: [AtomicU64; 3],
 }
 
@@ -202,8 +202,8 @@ impl Ledger {
         [transfers, one, other, third]
     }
 
-    /// A transfer from one account to another, all but its COMMIT; its number. The lower account comes first, so that nobody waits
-    /// in a circle.
+    /// Runs a transfer from one account to another, all but its COMMIT, and returns its number. The lower
+    /// account comes first, which excludes deadlocks.
     fn begin(&self, client: &mut Client) -> Result<u64, Trouble> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (payer, payee) = (number % 40, (number + 1 + number / 40 % 39) % 40);
@@ -234,7 +234,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Does it again and again until it is to stop. Whoever is cut off, or rolled back, comes again in another session.
+    /// Repeats a transfer until the stop. A client that is cut off, or rolled back, comes again in another
+    /// session.
     fn live(&self, url: &str, once: impl Fn(&mut Client) -> Result<(), Trouble>) {
         let is_expected =
             |trouble: &Trouble| assert!(trouble.says_away() || may_be_repeated(trouble), "{trouble:?}");
@@ -296,7 +297,7 @@ impl Comers {
         number
     }
 
-    /// Has nobody transfer until sums are read at a server once more.
+    /// Stops all transfers until sums are read at a server once more.
     fn rest(&self, console: &mut Console, reader: &str) {
         self.ledger.rest.store(true, Ordering::Relaxed);
         load::serves(console, reader);

@@ -1,4 +1,4 @@
-//! What fires no event trigger: databases that are dropped or renamed, roles and memberships.
+//! Changes without an event trigger: databases that are dropped or renamed, roles and memberships.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -95,7 +95,7 @@ fn decoding_late() -> (Serving, [Client; 3]) {
 
 const AUDIT: &str = "SELECT n FROM audit WHERE id = 1";
 
-/// Waits until nothing that the read touches is in doubt.
+/// Waits until the in-flight write sets do not touch the read.
 fn doubts_prove(serving: &Serving, reader: &mut Client) {
     let proven = || figure(serving, "consort_reads_at_standbys_total{proof=\"plain\"}");
     let before = proven();
@@ -105,8 +105,9 @@ fn doubts_prove(serving: &Serving, reader: &mut Client) {
     });
 }
 
-/// A write after DDL is understood without it as long as the DDL has not come out of the decoder. Its doubt must not be
-/// smaller than what it writes all the same: the next read sees what a trigger wrote, and nobody is taken for a stranger.
+/// A write after DDL is analysed without the DDL as long as that has not come out of the decoder. Its
+/// in-flight write set must cover its writes all the same: the next read sees the trigger's write, and no
+/// commit is taken for a writer that bypasses Consort.
 #[test]
 fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
     let (serving, [mut admin, mut writer, mut reader]) = decoding_late();
@@ -133,7 +134,7 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
         writer.rows("SET synchronous_commit = off").unwrap();
         let still = Still::decoding(&serving);
         admin.rows("ALTER TABLE audited ENABLE TRIGGER noted").unwrap();
-        // Stays at the primary; meanwhile a gauge shows the trigger, and not yet what it will write.
+        // Stays at the primary; meanwhile a snapshot probe shows the trigger, and not yet its write.
         reader.number(AUDIT).unwrap();
         if in_block {
             writer.rows("BEGIN").unwrap();
@@ -141,7 +142,7 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
         writer.rows(&format!("UPDATE audited {alias} SET n = {n} WHERE id = 1")).unwrap();
         drop(still);
         if in_block {
-            // The trigger's making has come out, and its doubt has ended.
+            // The trigger's creation has come out, and its in-flight write set has ended.
             doubts_prove(&serving, &mut reader);
             writer.rows("COMMIT").unwrap();
         }
@@ -150,7 +151,7 @@ fn what_a_trigger_writes_is_in_doubt_although_nobody_knew_of_it() {
         }
     }
     admin.rows("UPDATE quiet SET v = v").unwrap();
-    // Were a commit taken for somebody else's, no read would be proven so any more.
+    // If a commit were taken for another writer's, no read would be proven so any more.
     doubts_prove(&serving, &mut reader);
 }
 
@@ -166,7 +167,7 @@ fn a_read_that_a_new_view_made_a_writer_is_in_doubt() {
         )
         .unwrap();
     for n in 1..=6 {
-        // By itself, in a block, by itself where no read leaves.
+        // As a single statement, in a block, as a single statement where no read is offloaded.
         let in_block = n % 3 == 2;
         let isolation = if n % 3 == 0 { "repeatable read" } else { "read committed" };
         writer.rows(&format!("SET default_transaction_isolation = '{isolation}'")).unwrap();
@@ -192,7 +193,7 @@ fn a_read_that_a_new_view_made_a_writer_is_in_doubt() {
         }
         writer.rows("SET synchronous_commit = on").unwrap();
     }
-    // Were a commit taken for somebody else's, no read would be proven so any more.
+    // If a commit were taken for another writer's, no read would be proven so any more.
     admin.rows("UPDATE quiet SET v = v").unwrap();
     doubts_prove(&serving, &mut reader);
 }
@@ -202,8 +203,8 @@ pub(crate) fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag][..], &length, body].concat()
 }
 
-/// A batch that runs these statements one after the other, with one Sync behind them; each by this name, parsed before
-/// if it has one.
+/// A batch that runs these statements one after the other, with one Sync after them; each by this name,
+/// parsed before if it has one.
 pub(crate) fn batch(statements: &[&str], named: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (at, sql) in statements.iter().enumerate() {
@@ -263,7 +264,7 @@ impl Raw {
 /// Runs a command.
 type Way = fn(&mut Raw, &str);
 
-/// Ways to take a membership away. Some name the command, some hide it in code that nobody can look into.
+/// Ways to take a membership away. Some name the command, some hide it in code that cannot be analysed.
 const WAYS: [(&str, Way); 10] = [
     ("plain", |raw, sql| raw.ask(&frame(b'Q', format!("{sql}\0").as_bytes()))),
     ("with a comment", |raw, sql| raw.ask(&frame(b'Q', format!("{sql} -- no longer on call\0").as_bytes()))),
@@ -290,7 +291,7 @@ const WAYS: [(&str, Way); 10] = [
     }),
 ];
 
-/// Those of them in which nobody sees the command.
+/// Ways that hide the command.
 const HIDDEN: [&str; 3] = ["DO", "a function", "a trigger"];
 
 fn quoted(sql: &str) -> String {
@@ -334,8 +335,8 @@ fn a_membership_taken_in_any_way_counts_at_once_though_the_standby_lags() {
     }
 }
 
-/// An owner may use what is his. No digest shows who that is, no event trigger fires for this command, and no lock on a
-/// schema reaches the standbys.
+/// An owner may use its own objects. No digest shows the owner, no event trigger fires for this command, and
+/// no lock on a schema reaches the standbys.
 #[test]
 fn a_schema_that_is_reassigned_has_its_new_owner_at_once_though_the_standby_lags() {
     let (serving, _, url) = serving(1, THROUGH);
@@ -497,7 +498,8 @@ fn a_membership_that_opens_a_schema_opens_it_for_all_nodes() {
     }
 }
 
-/// Whoever may drop event triggers may drop Consort's, or have them do nothing; then nothing tells of DDL.
+/// A role that may drop event triggers may drop Consort's, or disable their work; then Consort learns of no
+/// DDL.
 #[test]
 fn without_its_event_triggers_no_read_leaves() {
     let (serving, mut console, url) = serving(1, THROUGH);
@@ -539,7 +541,7 @@ fn event_triggers_that_are_taken_away_past_consort_are_missed() {
     let (serving, mut console, _url) = serving(1, ANYWHERE);
     eventually("reads that leave", || console.stays("postgres").is_empty());
     serving.servers.query("ALTER EVENT TRIGGER consort_ddl_command_end DISABLE");
-    // It is attached again: it may be, on first use.
+    // The database is attached again: it may be, on first use.
     let there = "SELECT FROM pg_event_trigger WHERE evtname = 'consort_ddl_command_end' AND evtenabled = 'A'";
     eventually("the event trigger", || !serving.servers.query(there).is_empty());
     eventually("reads that leave", || console.stays("postgres").is_empty());
@@ -563,8 +565,8 @@ fn ddl_in_serializable_transactions_does_not_conflict_by_what_consort_notes() {
     }
 }
 
-/// A snapshot at a standby is older than the locks that its statement waits for there. What was emptied and filled again
-/// meanwhile is neither what it was nor what it is.
+/// A snapshot at a standby is older than the locks that its statement waits for there. A table that was
+/// emptied and filled again meanwhile shows neither its old nor its new rows.
 #[test]
 fn what_is_emptied_while_a_read_waits_at_a_standby_is_not_shown_empty() {
     for lines in [THROUGH, ANYWHERE] {
@@ -607,9 +609,10 @@ fn what_is_emptied_while_a_read_waits_at_a_standby_is_not_shown_empty() {
     }
 }
 
-/// What is made past Consort, what then changes through it while the standby stands still, and a read that must show that.
+/// A change past Consort, a change through Consort while the standby stands still, and a read that must show
+/// the latter.
 const CHANGES: [[&str; 4]; 3] = [
-    // What computes a column is another function than when the row was written.
+    // The function that computes a column is another one than when the row was written.
     [
         "CREATE FUNCTION computes(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1'; \
          CREATE TABLE computed (a int, g int GENERATED ALWAYS AS (computes(a)) STORED); \

@@ -1,4 +1,4 @@
-//! What PgBouncer's console commands do, over real connections.
+//! PgBouncer's console commands, over real connections.
 
 use std::process::{Child, Stdio};
 
@@ -12,7 +12,7 @@ fn running(url: &str, sql: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("psql runs")
 }
 
-/// What it said in the end, on both of its outputs.
+/// The final output of a child, on both streams.
 fn said(child: Child) -> String {
     let output = child.wait_with_output().expect("it ends");
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -38,8 +38,8 @@ fn a_disabled_database_takes_no_new_clients() {
     assert!(psql(&console, "SHOW DATABASES").worked().contains("|0|1\n"), "it is shown");
     psql(&console, "ENABLE postgres").worked();
     assert_eq!(psql(&url, "SELECT 1").worked(), "1\n");
-    assert!(psql(&console, "DISABLE nodb").err.contains("there is no database \"nodb\""));
-    // Also where the primary has one of the console's name, which nobody reaches.
+    assert!(psql(&console, "DISABLE nodb").err.contains("database \"nodb\" does not exist"));
+    // Also where the primary has an unreachable database of the console's name.
     serving.servers.query("CREATE DATABASE consort");
     for command in ["DISABLE", "ENABLE", "KILL", "PAUSE", "RESUME", "RECONNECT", "WAIT_CLOSE"] {
         let refused = psql(&console, &format!("{command} consort")).err;
@@ -93,7 +93,7 @@ fn kill_client_sends_one_away() {
     assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
     assert_eq!(other.one("SELECT 'goes on'").unwrap(), "goes on");
     let refused = psql(&console, &format!("KILL_CLIENT {id}")).err;
-    assert!(refused.contains(&format!("there is no client {id}")), "{refused}");
+    assert!(refused.contains(&format!("client {id} does not exist")), "{refused}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn reconnect_closes_what_nobody_has_and_wait_close_waits_for_the_rest() {
     let line = servers.lines().find(|line| line.contains(&format!("|{kept}|"))).expect("it is listed");
     assert_eq!(line.split('|').nth(13), Some("1"), "close_needed: {line}");
     let refused = psql(&console, "WAIT_CLOSE").err;
-    assert!(refused.contains("1 connections are still to be closed after 200ms"), "{refused}");
+    assert!(refused.contains("1 connections are still open after 200ms"), "{refused}");
     one.rows("COMMIT").unwrap();
     psql(&console, "WAIT_CLOSE postgres").worked();
     eventually("its end", || !is_there(&kept));
@@ -136,7 +136,7 @@ fn pause_closes_the_connections_that_nobody_has() {
     assert_ne!(client.one("SELECT pg_backend_pid()").unwrap(), pid);
 }
 
-/// Who gives up and tries again would have it done twice.
+/// A client that gives up and tries again would run its statement twice.
 #[test]
 fn what_somebody_asked_who_has_left_while_it_was_held_is_not_done() {
     let (serving, console, url) = stage("");
@@ -183,7 +183,7 @@ fn set_changes_a_setting_until_the_configuration_is_read_again() {
         ("SET listen = 'x'", "cannot be changed now"),
         ("SET pool_mod = 'session'", "Did you mean pool_mode?"),
         ("SET max_clients = 0", "expected a whole number"),
-        ("SET auth_hba_file = 'rules'", "auth_type = \"hba\" are set together"),
+        ("SET auth_hba_file = 'rules'", "auth_type = \"hba\" must be set together"),
         ("SET max_clients", "invalid command"),
     ] {
         let refused = psql(&console, command).err;
@@ -196,7 +196,7 @@ fn set_changes_a_setting_until_the_configuration_is_read_again() {
 
 #[test]
 fn shutdown_waits_for_clients_or_for_their_transactions() {
-    let (mut serving, console, url) = stage("drain_time = \"1ms\"");
+    let (mut serving, console, url) = stage("shutdown_drain_timeout = \"1ms\"");
     let mut one = Client::connect(&url).unwrap();
     one.rows("SELECT 1").unwrap();
     psql(&console, "SHUTDOWN WAIT_FOR_CLIENTS").worked();
@@ -216,7 +216,7 @@ fn shutdown_waits_for_clients_or_for_their_transactions() {
     assert!(serving.ended().success());
 }
 
-/// Where clients share connections, their own numbers are no processes of the primary.
+/// Under transaction pooling, clients' own numbers are no processes of the primary.
 #[test]
 fn shutdown_ends_what_runs_on_shared_connections() {
     let (mut serving, console, url) = stage(&format!("{SHARING}\ndrain_time = \"100ms\""));

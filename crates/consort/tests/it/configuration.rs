@@ -1,4 +1,4 @@
-//! Wrong input to the command itself: what is said, and with which exit code.
+//! Wrong input to the command itself: the error, and the exit code.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
     for subcommand in ["serve", "check", "status"] {
         let said = consort(&[subcommand, "--config", name]).failed(1);
         assert!(
-            said.contains(&format!("{name}:2: prof_limit: unknown key; did you mean proof_limit?")),
+            said.contains(&format!("{name}:2: prof_limit: unknown key; did you mean proof_timeout?")),
             "{said}"
         );
     }
@@ -24,7 +24,7 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
 #[test]
 fn every_mistake_of_a_file_is_named_with_what_would_be_right() {
     let text = "\
-proof_limit = \"2 weeks\"
+proof_timeout = \"2 weeks\"
 max_clients = 0
 auth_type = \"kerberos\"
 listen = [\"127.0.0.1\"]
@@ -42,7 +42,7 @@ consistancy = \"weak\"
     fs::write(&file, text).unwrap();
     let said = consort(&["check", "--config", file.to_str().unwrap()]).failed(1);
     for (line, words) in [
-        (1, "proof_limit: expected a duration"),
+        (1, "proof_timeout: expected a duration"),
         (2, "max_clients: expected a whole number from 1 to 100000"),
         (3, "auth_type: expected \"scram-sha-256\" or \"md5\" or \"password\" or \"trust\""),
         (4, "listen: expected an address such as \"127.0.0.1:6432\""),
@@ -72,7 +72,7 @@ consistancy = \"weak\"
     assert!(said.contains(&named), "{said}");
     // A file of secrets is a part of what is sound.
     let said = consort(&["check", "--config", file.to_str().unwrap()]).failed_saying(1);
-    assert!(said.contains(&named) && !said.contains("sound"), "{said}");
+    assert!(said.contains(&named) && !said.contains("is valid"), "{said}");
     fs::remove_file(&users).unwrap();
     let said = consort(&["serve", "--config", file.to_str().unwrap()]).failed(1);
     let named = format!("auth_file: {}: No such file", users.display());
@@ -111,7 +111,7 @@ fn help_teaches_and_wrong_options_are_refused() {
     assert!(consort(&["status", "--dir", "a", "--config", "b"]).failed(2).contains("cannot be used with"));
 }
 
-/// Nobody runs the containers here, but what Consort would read in one is read.
+/// The containers do not run here, but the configuration for one is read.
 #[test]
 fn the_configuration_in_the_compose_file_is_sound() {
     let compose = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/compose.yaml");

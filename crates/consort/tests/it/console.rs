@@ -23,8 +23,10 @@ const SHOWS: &[&str] = &[
     "HELP",
     "REPLICAS",
     "ROUTES",
-    "DOUBTS",
-    "GAUGES",
+    "IN_FLIGHT",
+    "SNAPSHOTS",
+    "REPLICATION",
+    "LEADER",
     "STATE",
     "LISTS",
     "MEM",
@@ -70,7 +72,8 @@ fn what_nodes_do_is_shown() {
         client.rows(READ_QUIET).expect("a read");
         served(&mut console, "standby1") > before
     });
-    // The pooled connection at the standby, with its process there. Each time anew: a standby that answers late is left.
+    // The pooled connection at the standby, with its process there, looked up each time: a standby that
+    // answers late is left.
     let there = "SELECT pid FROM pg_stat_activity WHERE datname = 'postgres' AND application_name = ''";
     eventually("a pooled connection with its process", || {
         client.rows(READ_QUIET).expect("a read");
@@ -89,7 +92,7 @@ fn what_nodes_do_is_shown() {
         client.rows("SELECT now()").expect("a read");
         served(&mut console, "primary") > reads
     });
-    // How far the standby has received and how long it lags.
+    // Received position and lag of the standby.
     let replica = || {
         let rows = psql(&shown, "SHOW REPLICAS").worked();
         let line = rows.lines().find(|line| line.starts_with("standby1|")).expect("the standby").to_owned();
@@ -98,7 +101,7 @@ fn what_nodes_do_is_shown() {
     eventually("a standby without lag", || replica()[9] == "0");
     serving.servers.set_apply_delay(0, Duration::from_secs(3600));
     eventually("a standby that lags", || {
-        // It takes the delay over when it likes.
+        // The standby applies the delay at any time.
         client.rows("UPDATE counter SET n = n + 1").unwrap();
         let shown = replica();
         let lag_ms = shown[9].parse::<u64>();
@@ -187,7 +190,7 @@ fn how_clients_share_connections_is_reloaded() {
 
 #[test]
 fn pause_holds_new_transactions_until_resume() {
-    let serving = Serving::start(0, "drain_time = \"100ms\"");
+    let serving = Serving::start(0, "shutdown_drain_timeout = \"100ms\"");
     let console = serving.url("postgres", "consort");
     psql(&console, "PAUSE postgres").worked();
     let waiting = testkit::program("psql")
@@ -200,14 +203,14 @@ fn pause_holds_new_transactions_until_resume() {
         psql(&console, "SHOW CLIENTS").worked().contains("|postgres|none|waiting|")
     });
     let said = serving.run("status", &[]).worked();
-    assert!(said.contains("database postgres: paused: new transactions wait until RESUME"), "{said}");
+    assert!(said.contains("database postgres: paused, new transactions wait until RESUME"), "{said}");
     psql(&console, "RESUME postgres").worked();
     let output = waiting.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "through\n");
-    // One that nobody has is refused, one that nobody uses is not.
+    // A database that does not exist is refused, an unused one is not.
     for command in ["PAUSE nodb", "RESUME nodb"] {
         let refused = psql(&console, command).err;
-        assert!(refused.contains("there is no database \"nodb\""), "{refused}");
+        assert!(refused.contains("database \"nodb\" does not exist"), "{refused}");
     }
     serving.servers.query("CREATE DATABASE idle");
     psql(&console, "PAUSE idle").worked();
@@ -217,7 +220,7 @@ fn pause_holds_new_transactions_until_resume() {
     psql(&console, "PAUSE unknown").worked();
 }
 
-/// psycopg2 goes no further where it is not told the DateStyle.
+/// psycopg2 fails if it does not receive the DateStyle.
 #[test]
 fn the_console_tells_drivers_what_they_ask_for_at_the_start() {
     let serving = Serving::start(0, "");
@@ -276,7 +279,7 @@ fn what_is_large_goes_on_waiting_when_it_is_cancelled() {
 
 #[test]
 fn pause_has_a_limit_and_says_what_is_open() {
-    let serving = Serving::start(0, "drain_time = \"100ms\"");
+    let serving = Serving::start(0, "shutdown_drain_timeout = \"100ms\"");
     let mut open = testkit::program("psql")
         .args(["-X", "-d", &serving.url("postgres", "postgres"), "-c", "SELECT pg_sleep(600)"])
         .stdin(Stdio::null())
@@ -291,7 +294,7 @@ fn pause_has_a_limit_and_says_what_is_open() {
     let refused = psql(&console, "PAUSE").err;
     assert!(refused.contains("1 transactions are still open after 100ms"), "{refused}");
     let refused = psql(&console, "RESUME postgres").err;
-    assert!(refused.contains("every database is paused, \"postgres\" not by itself"), "{refused}");
+    assert!(refused.contains("all databases are paused; \"postgres\" cannot be resumed alone"), "{refused}");
     psql(&console, "RESUME").worked();
     open.kill().unwrap();
     open.wait().unwrap();
@@ -306,7 +309,7 @@ fn shutdown_ends_the_process() {
 
 #[test]
 fn who_looks_on_at_the_console_does_not_hold_up_the_end() {
-    let mut serving = Serving::start(0, "drain_time = \"1h\"");
+    let mut serving = Serving::start(0, "shutdown_drain_timeout = \"1h\"");
     let mut watcher = Client::connect(&serving.url("postgres", "consort")).expect("a log-in");
     assert!(!watcher.rows("SHOW VERSION").expect("an answer").is_empty());
     serving.signal("TERM");
@@ -331,7 +334,7 @@ fn what_went_through_is_counted() {
     assert!(received > 40 && sent > 5000 && transaction_us > 0 && statement_us > 0, "{line}");
 }
 
-/// What was done with named statements: how many clients have parsed, how often servers have, how often clients have bound one.
+/// Counts of named statements: parsed by clients, parsed by servers, bound by clients.
 fn named(console: &mut Console) -> [u64; 3] {
     let rows = console.rows("SHOW STATS");
     let ours = rows.iter().find(|row| row.get("database") == Some("postgres")).expect("it is known");
@@ -360,7 +363,7 @@ fn named_statements_are_counted_where_they_are_parsed_and_bound() {
     assert_eq!(client.execute(&statement), "8");
     client.rows("ROLLBACK").unwrap();
     assert_eq!(named(&mut console), [1, told + 1, bound + 1]);
-    // What has no name is counted nowhere.
+    // Unnamed statements are counted nowhere.
     client.rows("SELECT 1").unwrap();
     assert_eq!(named(&mut console), [1, told + 1, bound + 1]);
 }

@@ -1,21 +1,21 @@
-//! What a crash would leave of the process: nothing, unless it is asked for.
+//! Core files after a crash of the process: none, unless the configuration asks for them.
 
 use std::fs;
 use std::process::Command;
 
 use crate::fixture::{Serving, serve};
 
-/// Whoever starts a program could leave a core file of any size.
+/// The parent of a program could allow a core file of any size.
 const LIFTED: &str = r#"ulimit -S -c "$(ulimit -H -c)" && exec "$@""#;
 
-/// The same command, started by somebody who has lifted the limit.
+/// The same command, started by a parent that has lifted the limit.
 pub(crate) fn lifted(command: &Command) -> Command {
     let mut lifted = Command::new("sh");
     lifted.args(["-c", LIFTED, "sh"]).arg(command.get_program()).args(command.get_args());
     lifted
 }
 
-/// How large a core file of the process may be, and how large it may ask for.
+/// Size limits of the process's core file: soft and hard.
 pub(crate) fn limits(pid: u32) -> (String, String) {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).expect("the process is there");
     let line = text.lines().find_map(|line| line.strip_prefix("Max core file size"));

@@ -1,4 +1,5 @@
-//! The network between Consort and a server is cut: nothing arrives any more, connections stay as they are, and nobody is told.
+//! The network between Consort and a server is cut: nothing arrives any more, connections stay as they are,
+//! and neither side is notified.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +16,8 @@ use crate::fixture::{Serving, configuration, eventually, free_port};
 use crate::load::{Client, Console, Load, TABLES, THROUGH, serves};
 use crate::ordered::verified;
 
-/// The network between Consort and a server. What is sent while it is cut arrives when it is mended, as TCP sends it again.
+/// The network between Consort and a server. Bytes that are sent while it is cut arrive when it is restored,
+/// as TCP sends them again.
 struct Network {
     port: u16,
     way: Arc<Way>,
@@ -56,7 +58,7 @@ impl Network {
 }
 
 impl Drop for Network {
-    /// Whoever waits goes on and finds nobody.
+    /// Waiting threads go on and find no peer.
     fn drop(&mut self) {
         self.mend();
     }
@@ -70,7 +72,7 @@ impl Way {
     }
 }
 
-/// The system has taken the connection; while the network is cut nobody answers there.
+/// The system has accepted the connection; while the network is cut it gets no answer.
 fn connect(near: TcpStream, way: Arc<Way>) {
     std::thread::spawn(move || {
         way.passes();
@@ -98,7 +100,7 @@ fn carry(mut from: impl Read, mut to: impl Write, way: &Way, end: impl Fn() -> s
     let _ = end();
 }
 
-/// Consort in front of a primary, and of these servers behind a network each.
+/// Consort before a primary, and these servers with a network each.
 fn behind_networks(standbys: usize) -> (Vec<Network>, Serving, Console, String) {
     let servers = Arc::new(Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() }));
     let (port, metrics_port) = (free_port(), free_port());
@@ -119,7 +121,7 @@ fn behind_networks(standbys: usize) -> (Vec<Network>, Serving, Console, String) 
     (networks, serving, console, url)
 }
 
-/// The console says that this server is away, and why.
+/// The console reports that this server is unreachable, and the reason.
 fn is_away(console: &mut Console, name: &str) {
     eventually("a server that is left", || !console.node(name).serving);
     let why = console.node(name).why;
@@ -134,7 +136,7 @@ fn a_server_to_which_the_network_is_cut_is_left_and_used_again() {
         let load = Load::start(&url);
         serves(&mut console, name);
         network.cut();
-        // No read waits for it to be mended, and no write.
+        // No read and no write waits for the network to be restored.
         load.goes_on(40, 10);
         is_away(&mut console, name);
         serves(&mut console, other);
@@ -148,7 +150,7 @@ fn a_server_to_which_the_network_is_cut_is_left_and_used_again() {
     }
 }
 
-/// Whether the connection has ended; it may also say nothing for as long as anybody waits.
+/// True if the connection has ended; it may also be silent for the whole wait.
 fn has_ended(session: &mut TcpStream) -> bool {
     let silent = |error: &std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
     session.read(&mut [0]).map_or_else(|error| !silent(&error), |length| length == 0)
@@ -172,7 +174,7 @@ fn a_result_to_which_the_network_is_cut_breaks_off_instead_of_standing_still() {
     networks[0].cut();
     let (rows, error) = rest_of(&mut session);
     assert!((1..3000).contains(&rows), "{rows} rows of 3000");
-    // Between two rows it is said, inside of one the connection can only be closed.
+    // Between two rows the client gets an error, inside of one the connection can only be closed.
     match error {
         Some(said) => assert!(said.contains("C08006\0"), "{said:?}"),
         None => assert!(has_ended(&mut session), "it stands still"),

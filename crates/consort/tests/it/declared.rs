@@ -168,7 +168,7 @@ fn what_is_declared_is_executed_by_all() {
     verified(&serving);
     let last = "SELECT last_value FROM child_id_seq";
     let at = |node: &local_cluster::Node| node.query("postgres", last).unwrap();
-    // Those too that a statement has drawn which failed.
+    // Also the numbers of a failed statement.
     assert_eq!(at(serving.servers.primary()), at(serving.servers.replica(1)));
 }
 
@@ -246,7 +246,7 @@ fn a_read_waits_at_its_replica_for_what_was_committed_before_it() {
     let counted =
         |console: &mut Console| (1..3).map(|n| served(console, &format!("replica{n}"))).sum::<u64>();
     assert!(counted(&mut console) > 0, "and they are counted");
-    // A replica that is held up holds up nobody: a commit is answered, and who reads does so elsewhere.
+    // A replica that is held up delays no client: a commit is answered, and reads run elsewhere.
     let node = serving.servers.replica(0);
     let holds = past(node);
     let mut holder = Client::connect(&holds).unwrap();
@@ -262,7 +262,7 @@ fn a_read_waits_at_its_replica_for_what_was_committed_before_it() {
 
 #[test]
 fn who_comes_later_waits_no_longer_than_the_limit() {
-    let (serving, _console, url) = serving("wait_limit = \"1s\"\n");
+    let (serving, _console, url) = serving("replica_wait_timeout = \"1s\"\n");
     let mut one = Client::connect(&url).unwrap();
     let mut other = Client::connect(&declaring(&url, "", "a")).unwrap();
     one.rows("CREATE TABLE a (v int)").unwrap();
@@ -311,7 +311,7 @@ fn followers_are_equal_after_the_primary_or_consort_was_killed() {
 
 #[test]
 fn histories_of_declared_transactions_are_serializable() {
-    let (serving, mut shown, url) = serving("wait_limit = \"1s\"\n");
+    let (serving, mut shown, url) = serving("replica_wait_timeout = \"1s\"\n");
     let console = serving.url("postgres", "consort");
     let url = declaring(&url, "", "consort_bench_list");
     let line = ["histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];

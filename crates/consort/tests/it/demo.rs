@@ -12,7 +12,7 @@ fn row(out: &str, label: &str) -> Vec<f64> {
 
 #[test]
 fn weak_is_stale_and_consort_is_not_and_reads_leave_all_the_same() {
-    // Standbys without a disk may be too quick for anybody to see that they are behind.
+    // Standbys without a disk may be too quick for a visible lag.
     let out = consort(&["demo", "--time", "5s", "--delay", "20"]).worked();
     assert!(out.contains("writers through-consort") && out.contains("writers anywhere"), "{out}");
     let [weak, consort, weak_too, consort_too] = row(&out, "stale reads")[..] else { panic!("{out}") };

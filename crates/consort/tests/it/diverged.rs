@@ -1,4 +1,5 @@
-//! Standbys that are not on the primary's history: no read shows a row of theirs, at whichever level, and whoever looks is told.
+//! Standbys that are not on the primary's history: no read shows a row of theirs, at any level, and the
+//! console reports the cause.
 
 use std::path::Path;
 use std::process::Command;
@@ -75,12 +76,13 @@ fn diverged_standby_serves_nothing() {
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
     eventually("reads that may leave", || console.stays("postgres").is_empty());
-    // What was decoded begins below the standby's position, and now goes on above it: nothing else speaks against it.
+    // The decoded changes begin below the standby's position, and now go on above it: nothing else speaks
+    // against it.
     (0..2).for_each(|_| write_much(b));
     reads_are_right(&mut console, &mut client, "standby2");
 
     let checked = serving.run("check", &[]).failed_saying(1);
-    let said = "standby2: missing: the standby has diverged from the primary: it replayed timeline 1 beyond";
+    let said = "standby2: missing: the standby has diverged from the primary: its timeline 1 goes beyond";
     assert!(checked.contains(said) && checked.contains("pg_rewind"), "{checked}");
     let status = serving.run("status", &[]).worked();
     assert!(status.contains("has diverged from the primary") && status.contains("pg_rewind"), "{status}");

@@ -1,5 +1,5 @@
-//! Who may enter by rules in the format of `pg_hba.conf`: the same rules are given to a PostgreSQL server and to Consort, and
-//! the same clients knock at both.
+//! Access rules in the format of `pg_hba.conf`: a PostgreSQL server and Consort get the same rules, and the
+//! same clients connect to both.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ const ROLES: &str = "CREATE ROLE ann LOGIN PASSWORD 'of ann'; CREATE ROLE bob LO
      GRANT shop TO bob; ALTER ROLE peered NOINHERIT; GRANT staff TO peered; SET password_encryption = 'md5'; \
      CREATE ROLE old LOGIN PASSWORD 'of old'";
 
-/// From where somebody knocks.
+/// Origin of a connection.
 #[derive(Clone, Copy, Debug)]
 enum From<'a> {
     /// A Unix socket.
@@ -69,7 +69,7 @@ struct At {
 }
 
 impl At {
-    /// What becomes of a client: its role, or why it was not let in.
+    /// Result of a client's login: its role, or the refusal.
     fn knock(&self, from: From<'_>, database: &str, role: &str, password: &str) -> Result<String, String> {
         let Self { sockets, port } = self;
         let (host, mode) = match from {
@@ -91,7 +91,7 @@ impl At {
         if done.status.success() {
             return Ok(done.out.trim().to_owned());
         }
-        // Where nobody came as far as to be spoken to, it is a matter between the libraries.
+        // A client that was refused before the protocol began is a matter between the libraries.
         if done.err.contains("SSL") && !done.err.contains("FATAL:") {
             return Err("no TLS".to_owned());
         }
@@ -137,7 +137,7 @@ fn knock_from(
     })
 }
 
-/// What the console answers to this client, with bars between the columns.
+/// The console's answer to this client, with bars between the columns.
 fn console_from(n: u8, port: u16, front: &[u8], sql: &str) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -280,14 +280,14 @@ fn rules_are_read_again_and_bad_ones_leave_the_old() {
     let wanted = "pg_hba.conf rejects connection for host \"127.0.0.1\", user \"postgres\", database \"postgres\", no encryption";
     assert!(said.contains(wanted), "{said}");
     let said = psql(&console, "SET auth_hba_file = ''").failed(1);
-    assert!(said.contains("auth_type = \"hba\" are set together"), "{said}");
+    assert!(said.contains("auth_type = \"hba\" must be set together"), "{said}");
     assert!(psql(&url, "SELECT 1").failed(2).contains("pg_hba.conf rejects"), "the rules stay");
     fs::write(&file, "host all postgres 10.0.0.0/8 trust\n").unwrap();
     psql(&console, "RELOAD").worked();
     let said = psql(&console, "SHOW CONFIG").failed(2);
     assert!(said.contains("no pg_hba.conf entry for host \"127.0.0.1\""), "{said}");
     let said = ruled.serving.run("status", &[]).failed(1);
-    assert!(said.contains("Consort does not let postgres in: no pg_hba.conf entry"), "{said}");
+    assert!(said.contains("Consort rejected the log-in of postgres: no pg_hba.conf entry"), "{said}");
     fs::write(&file, "host all postgres all\n").unwrap();
     let config = ruled.serving.config_file().to_str().unwrap();
     let refused = crate::fixture::consort(&["serve", "--config", config]).failed(1);
@@ -368,7 +368,7 @@ fn passwords_that_take_long_to_prove_keep_nobody_waiting() {
     }
 }
 
-/// Whether the role comes in with this password, or why not.
+/// Logs in as the role with this password; the error if it is refused.
 fn comes_in(serving: &Serving, role: &str, password: &str) -> Result<(), String> {
     let done = ask(serving, role, password, &[], "SELECT v FROM goods WHERE id = 1");
     if done.status.success() {
@@ -411,23 +411,23 @@ fn roles_without_a_line_are_asked_for_at_the_primary() {
         assert_eq!(comes_in(&serving, "keyed", KEYED), Ok(()));
         console.node("standby1").served > before
     });
-    // What is true at the primary is true at once.
+    // A change at the primary holds at once.
     servers.query("ALTER ROLE keyed PASSWORD 'another'");
     assert_eq!(comes_in(&serving, "keyed", KEYED), wrong("keyed"));
     assert_eq!(comes_in(&serving, "keyed", "another"), Ok(()));
     servers.query("ALTER ROLE bare PASSWORD 'no more'; GRANT SELECT ON goods TO bare");
     assert_eq!(comes_in(&serving, "bare", "no more"), Ok(()));
-    // A connection that is gone is made anew.
+    // A lost connection is opened again.
     servers.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'asker'");
     eventually("the next connection", || comes_in(&serving, "bare", "no more") == Ok(()));
 
-    // Whoever asks by PgBouncer's own query must be a superuser, and who is out of date is nobody.
+    // A role for PgBouncer's own query must be a superuser, and an expired role cannot log in.
     let text = fs::read_to_string(serving.config_file()).unwrap();
     let by_default: String =
         text.lines().filter(|l| !l.starts_with("auth_query")).map(|l| format!("{l}\n")).collect();
     fs::write(serving.config_file(), &by_default).unwrap();
     serving.signal("HUP");
-    let unknown = "the secret of the role \"bare\" cannot be looked up at the primary";
+    let unknown = "cannot look up the secret of role \"bare\" at the primary";
     eventually("the other query", || {
         comes_in(&serving, "bare", "no more").is_err_and(|said| said.starts_with(unknown))
     });
@@ -436,7 +436,7 @@ fn roles_without_a_line_are_asked_for_at_the_primary() {
     assert!(checked.contains("auth_user: missing: auth_query by asker@"), "{checked}");
     servers.query("ALTER ROLE asker SUPERUSER");
     let checked = crate::fixture::consort(&["check", "--config", config]);
-    assert!(checked.out.contains("auth_user: nothing is missing"), "{checked:?}");
+    assert!(checked.out.contains("auth_user: ok"), "{checked:?}");
     assert_eq!(comes_in(&serving, "bare", "no more"), Ok(()));
     assert_eq!(comes_in(&serving, "late", "late"), wrong("late"));
     fs::remove_file(users).unwrap();
@@ -486,7 +486,7 @@ fn certificates_of_clients_count_as_at_a_server() {
         }
     }
     assert_eq!(let_in, 8, "by certificates");
-    // Who signs clients' certificates may change, too.
+    // The authority of clients' certificates may change, too.
     fs::copy(made.file("other.pem"), made.file("ca.pem")).unwrap();
     ruled.serving.signal("HUP");
     eventually("the other signer", || {
@@ -506,7 +506,7 @@ fn certificates_of_clients_count_as_at_a_server() {
     .unwrap();
     let refused = crate::fixture::consort(&["serve", "--config", config.to_str().unwrap()]).failed(1);
     assert!(
-        refused.contains("pg_hba.conf:2: asks for certificates of clients: set client_tls_ca"),
+        refused.contains("pg_hba.conf:2: client certificate authentication needs client_tls_ca"),
         "{refused}"
     );
 }
@@ -515,7 +515,7 @@ fn certificates_of_clients_count_as_at_a_server() {
 fn header(command: u8, family: u8, addresses: &[u8]) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     header.extend([0x20 | command, family]);
-    // And something that nobody here asks for: PP2_TYPE_NOOP.
+    // And an extension that no part here uses: PP2_TYPE_NOOP.
     let rest = [addresses, &[4, 0, 1, 0]].concat();
     header.extend(u16::try_from(rest.len()).expect("it is short").to_be_bytes());
     [header, rest].concat()
@@ -545,15 +545,16 @@ fn a_balancer_says_who_its_clients_are() {
     assert_eq!(knock(5, &header(1, 0x21, &six)), in_());
     assert_eq!(knock(5, b"PROXY TCP4 203.0.113.8 127.0.0.1 4660 5432\r\n"), no_rule("203.0.113.8"));
     assert_eq!(knock(5, &header(1, 0x11, stranger)), no_rule("203.0.113.8"));
-    // Who speaks for itself is the balancer.
+    // A connection of its own is the balancer's.
     assert_eq!(knock(5, b"PROXY UNKNOWN\r\n"), no_rule("127.0.0.5"));
     assert_eq!(knock(5, &header(0, 0x11, client)), no_rule("127.0.0.5"));
-    // So does who has no address that counts: what the header claims besides is nobody's.
+    // So is a client without an address that counts: further claims of the header are ignored.
     assert_eq!(knock(5, b"PROXY UNKNOWN 203.0.113.7 127.0.0.1 4660 5432\r\n"), no_rule("127.0.0.5"));
     assert_eq!(knock(5, &header(1, 0x00, client)), no_rule("127.0.0.5"));
     assert_eq!(knock(5, &header(1, 0x31, &[0; 216])), no_rule("127.0.0.5"));
     // From it a header must come, whole and right; from others none is taken.
-    let expected = Err("08P01 a PROXY protocol header was expected from this address".to_owned());
+    let expected =
+        Err("08P01 missing PROXY protocol header from a proxy address (proxy_protocol_from)".to_owned());
     for front in ["", "PROXY TCP4 203.0.113.7 x 1 2\r\n", &format!("PROXY {}", "x".repeat(200))] {
         assert_eq!(knock(5, front.as_bytes()), expected, "{front}");
     }
@@ -585,7 +586,7 @@ fn one_address_that_logs_in_nowhere_keeps_nobody_else_out() {
     assert!(knock(2).is_ok());
     drop(silent);
     eventually("room", || knock(1).is_ok());
-    // Who has logged in does not count.
+    // A client that has logged in does not count.
     let url = ruled.serving.url("postgres", "postgres");
     let clients = [(); 4].map(|()| Client::connect(&url).unwrap());
     assert!(knock(1).is_ok());

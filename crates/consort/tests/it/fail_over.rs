@@ -146,6 +146,6 @@ fn fail_over_by_hand_follows_the_run_book() {
     std::fs::write(&serving.config_file, text).unwrap();
     serving.start_again();
     reads_at(&serving, "a");
-    // It was started by a command, and is nobody's child here.
+    // A command started it: it is not this process's child.
     servers.primary().stop(Stop::Fast).unwrap();
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::fixture::{eventually, psql, run, up_folder};
 use crate::load::{Client, Console, Load, READ, READ_QUIET, TABLES, serves, serving};
 
-/// Runs, and takes no database in hand by itself.
+/// Serves, and attaches no database automatically.
 const SERVE: &str = "writers = \"anywhere\"";
 
 fn kill(pid: &str) {
@@ -36,7 +36,7 @@ fn consort_is_killed_and_nothing_acknowledged_is_lost() {
         load.goes_on(20, 5);
         let rows = "SELECT count(*) FROM quiet";
         let before = psql(&url, rows).worked();
-        // A backend that outlives its Consort, and commits when nobody knows of it any more.
+        // A backend that outlives its Consort, and commits when no Consort knows of it any more.
         let orphan = {
             let url = url.clone();
             std::thread::spawn(move || {
@@ -95,7 +95,7 @@ fn a_lost_slot_is_said_and_mended() {
     let load = Load::start(&url);
     load.goes_on(20, 5);
 
-    // Dropped by somebody.
+    // Ends the readers of the logical slots.
     let drop = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_type = 'logical' AND active; \
         SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT active";
     let slots = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'";
@@ -117,7 +117,7 @@ fn a_lost_slot_is_said_and_mended() {
         serving.servers.query(status)[0][0].as_deref() == Some("lost")
     });
     serving.signal("CONT");
-    is_mended(&serving, &mut console, &load, "the log of slot consort_postgres_5");
+    is_mended(&serving, &mut console, &load, "the WAL of slot consort_postgres_5");
     load.end();
     assert_eq!(Client::connect(&url).unwrap().number(READ_QUIET).unwrap(), 7);
     assert!(Client::connect(&url).unwrap().number(READ).unwrap() > 0);
@@ -135,7 +135,7 @@ fn is_mended(serving: &crate::fixture::Serving, console: &mut Console, load: &Lo
     load.goes_on(20, 5);
     assert_eq!(console.node("standby1").served, served);
     let said = serving.run("repair", &[]).worked();
-    assert!(said.contains("postgres: whole, slot consort_postgres_5 made anew"), "{said}");
+    assert!(said.contains("postgres: complete, slot consort_postgres_5 created"), "{said}");
     assert!(!said.contains("RELOAD"), "whoever writes is expected: {said}");
     eventually("reads that may leave", || console.stays("postgres").is_empty());
     serves(console, "standby1");

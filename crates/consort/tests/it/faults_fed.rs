@@ -49,7 +49,7 @@ fn spoil(replica: &Node, relation: &str, spoil: impl FnOnce(&Path)) {
     replica.start().expect("it starts");
 }
 
-/// Writes this byte all over a file, behind so many bytes of it.
+/// Writes this byte all over a file, after so many bytes of it.
 fn overwrite(file: &Path, from: usize, byte: u8) {
     let mut bytes = std::fs::read(file).expect("it can be read");
     assert!(bytes.len() > from, "{} bytes", bytes.len());
@@ -66,9 +66,9 @@ fn has_failed(console: &mut Console) -> bool {
 fn says_so(serving: &Serving, console: &mut Console, client: &mut Client, what: &str) {
     eventually("a replica that has failed", || has_failed(console));
     let why = console.feed("replica1", "postgres").why;
-    assert!(why.contains("a read has found") && why.contains(what), "{why}");
+    assert!(why.contains("a read found") && why.contains(what), "{why}");
     let said = serving.run("status", &[]).worked();
-    assert!(said.contains("failed: what it keeps is broken") && said.contains(what), "{said}");
+    assert!(said.contains("failed: a read found corrupted data") && said.contains(what), "{said}");
     let failed = "consort_feed_failed{node=\"replica1\",database=\"postgres\"}";
     eventually("a metric that says so", || figure(serving, failed) == 1);
     let before = served(console, "replica1");
@@ -79,7 +79,7 @@ fn says_so(serving: &Serving, console: &mut Console, client: &mut Client, what: 
     assert_eq!(served(console, "replica1"), before, "nobody reads there");
 }
 
-/// The copy is thrown away, and made anew.
+/// The copy is discarded, and made again.
 fn is_mended(serving: &Serving, console: &mut Console, client: &mut Client) {
     let drop = "DROP DATABASE postgres WITH (FORCE)";
     serving.servers.replica(0).query("template1", drop).expect("it is dropped");
@@ -103,7 +103,8 @@ fn a_replica_whose_pages_are_broken_fails_at_the_read_that_meets_them_and_no_cli
     }
 }
 
-/// As at one server the rows in front of the broken page have come, and then an error. Whoever asks again gets them all.
+/// As at one server the rows before the broken page have come, and then an error. A repeated query gets them
+/// all.
 #[test]
 fn a_result_that_breaks_off_at_a_broken_page_breaks_off_once() {
     let (serving, mut console, mut client) = with_parts();
@@ -126,7 +127,7 @@ fn a_result_that_breaks_off_at_a_broken_page_breaks_off_once() {
     says_so(&serving, &mut console, &mut client, "invalid page");
 }
 
-/// Its snapshot is the replica's: nobody else can go on with it. Run again the transaction runs elsewhere.
+/// Its snapshot is the replica's: no other server can go on with it. The repeated transaction runs elsewhere.
 #[test]
 fn a_transaction_that_meets_a_broken_page_at_its_replica_fails_once() {
     let (serving, mut console, mut client) = with_parts();
@@ -153,7 +154,8 @@ fn a_transaction_that_meets_a_broken_page_at_its_replica_fails_once() {
     says_so(&serving, &mut console, &mut client, "invalid page");
 }
 
-/// It may lack a library as well, which the statement alone needs: that is no reason to throw the copy away.
+/// The replica may lack a library as well, which the statement alone needs: that is no reason to discard the
+/// copy.
 #[test]
 fn what_a_replica_has_no_file_for_is_read_at_the_primary() {
     let (serving, mut console, mut client) = with_parts();
@@ -170,7 +172,7 @@ fn what_a_replica_has_no_file_for_is_read_at_the_primary() {
         served(&mut console, "replica1") > before
     });
     assert!(!has_failed(&mut console));
-    // What is written there is more than the statement's matter.
+    // A write there is more than the statement's matter.
     client.rows("UPDATE parts SET v = 'other' WHERE id = 8").expect("a write");
     eventually("a replica that has failed", || {
         assert_eq!(client.one(ONE).expect("an answer"), SEVENTH);

@@ -13,7 +13,7 @@ use crate::load::{
     serves, serves_all, serving,
 };
 
-/// A statement that waits at the primary, and what its client hears at last.
+/// A statement that waits at the primary, and the last answer to its client.
 struct Waiting(std::thread::JoinHandle<Trouble>);
 
 impl Waiting {
@@ -184,13 +184,13 @@ fn at_the_standby(console: &mut Console, clients: &mut [Client]) -> i64 {
     clients[0].number(READ).expect("a read")
 }
 
-/// Waits until every doubt has ended: what is in doubt when the primary goes stays so.
+/// Waits until every in-flight write set has ended: one that is open when the primary goes stays open.
 fn nothing_in_doubt(serving: &Serving) {
     let console = serving.url("postgres", "consort");
-    eventually("nothing in doubt", || psql(&console, "SHOW DOUBTS").worked().trim().is_empty());
+    eventually("nothing in doubt", || psql(&console, "SHOW IN_FLIGHT").worked().trim().is_empty());
 }
 
-/// Whether the clients go on reading what cannot have changed, when the primary is missed. What they read is right.
+/// True if the clients go on reading unchanged rows while the primary is missed. Their results are right.
 fn go_on(console: &mut Console, clients: &mut [Client], count: i64) -> bool {
     eventually("a primary that is missed", || !console.node("primary").serving);
     (0..20).all(|_| {
@@ -204,7 +204,7 @@ fn go_on(console: &mut Console, clients: &mut [Client], count: i64) -> bool {
 
 #[test]
 fn without_the_primary_fresh_reads_of_known_shapes_go_on() {
-    // One that has no connection of its own hears that it can have none.
+    // A session without a connection of its own gets the error that there is none.
     for (mode, sqlstate) in [("session", "08006"), ("transaction", "57P03")] {
         fresh_reads_go_on_without_the_primary(&format!("{THROUGH}\npool_mode = \"{mode}\""), sqlstate);
     }
@@ -224,7 +224,7 @@ fn fresh_reads_go_on_without_the_primary(lines: &str, sqlstate: &str) {
         primary.kill();
         went_on = go_on(&mut console, &mut clients, count);
         if went_on {
-            // What needs it hears that it is away, and the session is over.
+            // A statement that needs the primary gets the error that it is away, and the session is over.
             for (client, sql) in
                 clients.iter_mut().zip(["UPDATE counter SET n = n + 1", "BEGIN", "SHOW port"])
             {
@@ -259,7 +259,7 @@ fn hanging(primary: &Node, meanwhile: impl FnOnce() -> bool) -> bool {
             in_time
         });
         let so = meanwhile();
-        // Nobody hears it if it has taken too long.
+        // The receiver is gone if it has taken too long.
         let _ = over.send(());
         rescue.join().expect("it ends") && so
     })
@@ -286,7 +286,7 @@ fn while_the_primary_hangs_fresh_reads_of_known_shapes_go_on() {
             eventually("a standby that serves again", || console.node("standby1").serving);
             first && go_on(&mut console, &mut clients, count)
         });
-        // Nobody has lost anything: who waited goes on.
+        // No client has lost anything: waiting clients go on.
         clients[1].rows("UPDATE counter SET n = n").unwrap();
         assert_eq!(clients[2].number(READ).unwrap(), count);
         eventually("a primary that is back", || console.node("primary").serving);

@@ -1,4 +1,5 @@
-//! Standbys that are killed, hang, lag, recover, or follow somebody else: no client sees a wrong row or an error.
+//! Standbys that are killed, hang, lag, recover, or follow another server: no client sees a wrong row or an
+//! error.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +18,8 @@ fn is_left(console: &mut Console, name: &str) -> String {
     console.node(name).why
 }
 
-/// Whether this is why a standby that hangs is left: a question, or later an attempt to connect, has no answer.
+/// True if this is why a standby that hangs is left: a question, or later an attempt to connect, has no
+/// answer.
 pub(crate) fn is_silence(why: &str) -> bool {
     why.contains("no answer within 900 ms") || why.contains("has not answered within")
 }
@@ -62,7 +64,7 @@ fn a_standby_that_hangs_is_left_and_used_again() {
     load.end();
 }
 
-/// What a standby was asked before it hung is answered by the primary while it hangs.
+/// A read that a standby began before it hung is answered by the primary while it hangs.
 #[test]
 fn a_read_that_a_standby_has_begun_does_not_wait_for_it_to_go_on() {
     let (serving, mut console, url) = serving(1, THROUGH);
@@ -183,7 +185,7 @@ fn servers_that_are_no_standbys_of_this_primary_serve_nothing() {
     let load = Load::start(&url);
     serves(&mut console, "standby1");
     for (name, why) in
-        [("stranger", "of another primary"), ("rival", "is no standby"), ("twice", "is no standby")]
+        [("stranger", "of another primary"), ("rival", "is not a standby"), ("twice", "is not a standby")]
     {
         eventually("the reason", || console.node(name).why.contains(why));
         assert!(!console.node(name).serving);
@@ -251,7 +253,7 @@ pub(crate) fn in_the_middle_of(sql: &str, port: u16) -> TcpStream {
     stream
 }
 
-/// How many rows such a session has read in the end, and the error behind them.
+/// Number of rows that such a session has read in the end, and the error after them.
 pub(crate) fn rest_of(session: &mut TcpStream) -> (usize, Option<String>) {
     let (mut rows, mut error) = (1, None);
     while let Some((tag, body)) = message(session) {
@@ -284,7 +286,7 @@ fn a_result_is_cut_off_only_behind_what_was_held() {
     assert!((1..3000).contains(&rows), "{rows} rows of 3000");
     // Between two rows it can be said, inside of one the connection can only be closed.
     assert!(error.as_ref().is_none_or(|said| said.contains("C08006\0")), "{error:?}");
-    // Nobody else is cut off.
+    // No other client is cut off.
     let mut client = Client::connect(&url).unwrap();
     assert_eq!(client.rows(sql).unwrap().len(), 3000);
 }

@@ -1,5 +1,5 @@
-//! Replicas that Consort feeds: copied while everybody works, equal to the primary whatever is killed, and never written
-//! to by accident.
+//! Logical replicas: copied while clients work, equal to the primary under all faults, and never written to
+//! by accident.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(crate) fn becomes_equal(servers: &Scratch, database: &str, table: &str) {
     });
 }
 
-/// The database is copied to the replica anew, because an operator wants it.
+/// Copies the database to the replica again, at the operator's request.
 fn rebuilt(serving: &Serving, console: &mut Console) {
     let before = number(serving.servers.replica(0));
     console.rows("REBUILD REPLICA replica1");
@@ -240,7 +240,7 @@ fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
     let said = serving.run("status", &[]).worked();
     assert!(said.contains("failed: public.quiet differs at the replica"), "{said}");
     let node = said.lines().find(|line| line.starts_with("replica1 ")).expect("it is a node");
-    assert!(node.contains(" not serving ") && node.contains("each of its databases has failed"), "{node}");
+    assert!(node.contains(" not serving ") && node.contains("all of its databases have failed"), "{node}");
     let labels = "{node=\"replica1\",database=\"postgres\"}";
     assert_eq!(figure(&serving, &format!("consort_feed_failed{labels}")), 1);
     let before = served(&mut console, "replica1");
@@ -278,7 +278,7 @@ fn a_replica_that_cannot_take_anything_in_is_not_noticed_and_says_why() {
     let mut client = Client::connect(&url).unwrap();
     knows(&mut client, &mut console);
     let replica = serving.servers.replica(0);
-    // What the server says when its disk is full.
+    // The server's error when its disk is full.
     let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
             $$ BEGIN RAISE disk_full USING MESSAGE = 'could not extend file: No space left on device'; END $$; \
         CREATE TRIGGER full_disk BEFORE UPDATE ON quiet FOR EACH ROW EXECUTE FUNCTION full_disk(); \
@@ -335,7 +335,7 @@ pub(crate) fn write_past(node: &Node, role: &str, sql: &str) -> Result<(), Troub
     Client::connect(&url)?.rows(sql).map(drop)
 }
 
-/// Who writes at this node itself by accident hears PostgreSQL's own words.
+/// An accidental writer at this node gets PostgreSQL's own error.
 pub(crate) fn refuses(node: &Node, role: &str) {
     for (sql, command) in [
         ("INSERT INTO quiet VALUES (99, 9)", "INSERT"),
@@ -355,7 +355,7 @@ fn nobody_writes_at_a_fed_replica_by_accident() {
     let mut client = Client::connect(&url).unwrap();
     let replica = serving.servers.replica(0);
     refuses(replica, "postgres");
-    // It is no lock, and Consort does not heed it.
+    // The guard is no lock, and Consort does not depend on it.
     let mut purpose = Client::connect(&past(replica)).unwrap();
     purpose.rows("BEGIN READ WRITE").unwrap();
     purpose.rows("CREATE TABLE mine (n int)").unwrap();
@@ -379,7 +379,7 @@ fn nobody_writes_at_a_fed_replica_by_accident() {
     assert!(said.contains("public.quiet") && !said.contains("differs"), "{said}");
     rebuilt(&serving, &mut console);
     refuses(replica, "postgres");
-    // A copy whose guard somebody has taken away is guarded as soon as it is connected to again.
+    // A copy that has lost its guard is guarded as soon as it is connected to again.
     replica.query("postgres", "ALTER DATABASE postgres RESET default_transaction_read_only").unwrap();
     console.rows("PAUSE REPLICA replica1");
     eventually("a replica that is paused", || console.feed("replica1", "postgres").state == "paused");
@@ -406,7 +406,7 @@ fn what_the_primary_has_of_its_own_does_not_open_a_fed_replica() {
     for whose in ["DATABASE postgres", "ROLE clerk", "ROLE clerk IN DATABASE postgres"] {
         client.rows(&format!("ALTER {whose} SET default_transaction_read_only = off")).unwrap();
     }
-    // What is brought over last.
+    // The settings of roles are copied last.
     client.rows("ALTER ROLE clerk IN DATABASE postgres SET work_mem = '5MB'").unwrap();
     settles("5MB", true);
     refuses(replica, "postgres");
@@ -498,7 +498,7 @@ fn ddl_that_replicas_cannot_run_is_refused_where_that_is_wanted() {
     }
 }
 
-/// No event trigger tells of either.
+/// No event trigger fires for either.
 #[test]
 fn who_owns_what_and_who_is_called_how_follows_without_a_new_copy() {
     let (serving, mut console, url) = serving(0, THROUGH);
@@ -573,7 +573,7 @@ fn grants_to(role: &str, stage: (&Serving, &mut Console, &mut Client), copies: u
     assert_eq!(console.feed("replica1", "postgres").copies, copies);
 }
 
-/// What tells replicas of a role is written behind it: what needs the role may come first.
+/// Role changes reach replicas after they are committed: a statement that needs the role may come first.
 #[test]
 fn what_needs_a_role_of_which_a_replica_has_not_heard_has_no_copy_made() {
     let (serving, mut console, url) = serving(0, THROUGH);
@@ -609,7 +609,7 @@ fn behind_a_role_that_a_replica_hears_of(commands: &[&str]) {
     console.rows("PAUSE REPLICA replica1");
     eventually("a replica that is paused", || console.feed("replica1", "postgres").state == "paused");
     client.rows("CREATE ROLE made").expect("a role");
-    // Reads leave when what tells of the role has come out: what is run now comes behind it.
+    // Reads are offloaded when the change of the role has come out: later statements follow it.
     let so_far = served(&mut console, "standby1");
     eventually("reads at the standby", || {
         assert_eq!(client.number("SELECT count(*) FROM granted").expect("a count"), 1);
@@ -622,7 +622,7 @@ fn behind_a_role_that_a_replica_hears_of(commands: &[&str]) {
     grants_to("made", (&serving, &mut console, &mut client), copies);
 }
 
-/// What a replica lacks when it hears of a role may be on its way.
+/// Grants that a replica lacks when it receives a role may be on their way.
 #[test]
 fn what_was_granted_when_a_replica_hears_of_a_role_has_no_copy_made() {
     behind_a_role_that_a_replica_hears_of(&["GRANT SELECT ON granted TO made"]);
@@ -688,13 +688,13 @@ fn extensions_that_came_and_went_while_a_replica_was_away_come_and_go_with_the_r
     assert_eq!(console.feed("replica1", "postgres").copies, copies, "it was copied anew");
 }
 
-/// Whoever is to feed it may wait for the replica until the database is forgotten.
+/// The feed may wait for the replica until the database is forgotten.
 #[test]
 fn nothing_is_told_of_a_database_that_was_dropped_before_it_could_be_fed() {
     let (serving, mut console, url) = serving(0, THROUGH);
     let mut client = Client::connect(&url).unwrap();
     let mut fed = move || -> Vec<String> {
-        console.rows("SHOW FEEDS").iter().map(|row| row.get("database").unwrap().to_owned()).collect()
+        console.rows("SHOW REPLICATION").iter().map(|row| row.get("database").unwrap().to_owned()).collect()
     };
     let mut holder = Client::connect(&past(serving.servers.replica(0))).unwrap();
     holder.rows("BEGIN; LOCK TABLE pg_database").unwrap();
@@ -721,7 +721,7 @@ fn a_server_that_is_somebody_elses_is_not_touched() {
     Client::connect(&serving.url("postgres", "postgres")).and_then(|mut client| client.rows(TABLES)).unwrap();
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     eventually("a refusal", || {
-        console.feed("replica1", "postgres").why.contains("holds tables and was not made by Consort")
+        console.feed("replica1", "postgres").why.contains("contains tables and was not created by Consort")
     });
     assert_eq!(serving.servers.replica(0).query("postgres", "SELECT n FROM mine").unwrap().len(), 1);
 }
@@ -746,10 +746,10 @@ fn up_makes_replicas_and_starts_them_again() {
     assert_eq!(client.number(READ_QUIET).unwrap(), 7);
     is_fed(&mut Console::connect(&console), "postgres");
     assert!(folder.run("status", &[]).worked().contains("replica1"));
-    assert!(folder.run("check", &[]).worked().contains("replica1: nothing is missing"));
+    assert!(folder.run("check", &[]).worked().contains("replica1: ok"));
 }
 
-/// What rows mean that a transaction has written when another changes that, which locks none of their tables.
+/// Rows of a transaction whose meaning another transaction changes without locking their tables.
 const MEANT: [(&str, &str); 5] = [
     (
         "INSERT INTO one.t VALUES (2)",

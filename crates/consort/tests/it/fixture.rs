@@ -108,7 +108,7 @@ impl Serving {
         std::thread::spawn(move || {
             let mut line = String::new();
             BufReader::new(output).read_line(&mut line).expect("it says something");
-            // Nobody waits any longer, if it took so long.
+            // The receiver is gone if it took so long.
             let _ = told.send(line);
         });
         assert_eq!(said.recv_timeout(LIMIT).expect("it says something in time"), "ready\n");
@@ -182,7 +182,7 @@ impl Serving {
 pub(crate) struct Before(Child);
 
 impl Before {
-    /// Whether it is there still.
+    /// True if it is there still.
     pub(crate) fn is_there(&mut self) -> bool {
         self.0.try_wait().expect("it is our child").is_none()
     }

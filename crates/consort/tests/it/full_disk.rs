@@ -21,8 +21,8 @@ use crate::ordered::verified;
 use crate::serving::figure;
 use crate::waiting::named;
 
-/// Mounts an empty disk over a folder, and says so. Takes it away when its standard input closes, whatever became of us: what is
-/// open there still goes with whoever has it open.
+/// Mounts an empty disk over a folder, and reports it. Unmounts it when its standard input closes, even after
+/// the test's death; open files keep it until they are closed.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 mount -t tmpfs -o "size=$2" consort-test "$1" || exit
@@ -91,7 +91,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
-        // The guard has done its work or not; there is nobody to tell.
+        // The guard has done its work or not; no caller needs the result.
         let _ = self.guard.wait();
     }
 }
@@ -99,7 +99,7 @@ impl Drop for Disk {
 /// A primary and one node more, of whose data this folder is on a disk of such a size, with so many megabytes of ballast.
 fn servers(standbys: usize, folder: &str, size: &str, ballast: usize) -> (Arc<Scratch>, Disk) {
     let mut options = Options { standbys, replicas: 1 - standbys, ..Scratch::options() };
-    // It comes when it likes, and has connections write files of their own anew.
+    // Autovacuum runs at any time, and makes connections write files of their own again.
     options.settings.push(("autovacuum".to_owned(), "off".to_owned()));
     let servers = Scratch::with(options);
     let node = other(&servers);
@@ -115,7 +115,7 @@ fn other(servers: &Scratch) -> &Node {
     servers.cluster().nodes().last().expect("there are two")
 }
 
-/// What a node has said since it was made.
+/// The log of a node since its creation.
 fn log(node: &Node) -> String {
     let files =
         fs::read_dir(node.log_folder()).expect("it has one").map(|entry| entry.expect("an entry").path());
@@ -124,13 +124,13 @@ fn log(node: &Node) -> String {
 
 const COUNT: &str = "SELECT count(*) FROM wide";
 
-/// So many rows come at once: two megabytes.
+/// Rows that are inserted at once: two megabytes.
 const ROWS: i64 = 2000;
 
 /// No disk here has room for more.
 const MOST_ROWS: i64 = 200_000;
 
-/// How many rows a node shows past Consort, if it answers.
+/// Number of rows that a node shows past Consort, if it answers.
 fn shown(node: &Node) -> Option<i64> {
     node.query("postgres", COUNT).ok()?.first()?.first()?.as_ref()?.parse().ok()
 }
@@ -207,7 +207,7 @@ fn a_replica_whose_disk_is_full_says_so_is_not_noticed_and_catches_up_when_there
             feed.state == "waiting" && feed.why.contains(full) && feed.why.contains("SQLSTATE 53100")
         });
         nobody_notices(&mut client, &load, rows);
-        // It is tried again and again, and is fed for that moment.
+        // The feed is tried repeatedly, and runs for that moment.
         eventually("a status that says why", || {
             let status = serving.run("status", &[]).worked();
             status.contains("replica1, database postgres: waiting: ") && status.contains("SQLSTATE 53100")
@@ -240,7 +240,7 @@ fn a_replica_whose_log_fills_its_disk_dies_unnoticed_and_catches_up_when_there_i
     eventually("a metric that names it", || figure(&serving, WAITS) == 1);
     nobody_notices(&mut client, &load, rows);
     disk.remove_ballast();
-    // Whoever looks after the server starts it again.
+    // The administrator starts the server again.
     replica.kill();
     replica.start().unwrap();
     eventually("all that it lacked", || shown(replica) == Some(rows));
@@ -257,7 +257,7 @@ fn a_standby_whose_disk_is_full_dies_unnoticed_and_serves_again_when_there_is_ro
     serves(&mut console, "standby1");
     let mut client = Client::connect(&url).unwrap();
     let standby = other(&servers);
-    // What cannot be replayed ends the server.
+    // A record that cannot be replayed ends the server.
     let rows = fill(&mut client, standby, || standby.state() == NodeState::Stopped);
     assert!(log(standby).contains("could not extend file"), "{}", standby.end_of_log());
     eventually("a standby that is left", || !console.node("standby1").serving);
@@ -283,7 +283,7 @@ fn a_replica_for_whose_rows_consort_has_no_disk_is_copied_anew_and_nobody_notice
     let (serving, mut console) = no_room::serving(&files);
     for (writes, said) in [MANY, LARGE] {
         let said = format!("{said}{}: No space left on device", files.display());
-        // What was given up gives its room back.
+        // An abandoned backlog gives its room back.
         copied_anew((&serving, &mut console), writes, &said, || {});
     }
 }

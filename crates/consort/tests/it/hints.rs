@@ -33,7 +33,7 @@ fn missing_password_names_file_and_role() {
     }
     fs::write(&file, by_tcp(&servers, "localhost", free_port(), &line)).unwrap();
     let log = Logging::start(&file);
-    let words = format!("and auth_file {} has no password of it", users.display());
+    let words = format!("but auth_file {} has none", users.display());
     eventually("the file and the role in the log", || {
         let lines = log.lines.lock().unwrap();
         lines.iter().any(|line| line.contains("password of the role") && line.contains(&words))
@@ -75,11 +75,11 @@ fn foreign_commit_is_logged_with_table_and_user() {
     writer.args(["-XAtqd", &direct, "-c", "UPDATE orders SET n = n + 1", "-c", "SELECT pg_sleep(2)"]);
     run(&mut writer).worked();
     eventually("the commit, or the log-in", || {
-        has(&["past Consort", "app with importer from a Unix socket (process"])
+        has(&["bypasses Consort", "app with importer from a Unix socket (process"])
     });
     // A log-in that lasts is found first; then the commit of another one is no news.
-    let commit = ["a commit came past Consort", "orders", "app with importer"];
-    assert!(has(&commit) || has(&["logged in at the primary past Consort", "database postgres"]));
+    let commit = ["found a commit that bypasses Consort", "orders", "app with importer"];
+    assert!(has(&commit) || has(&["found a log-in that bypasses Consort", "database postgres"]));
     fs::remove_file(file).unwrap();
 }
 
@@ -106,7 +106,7 @@ fn max_clients_follows_the_limit_of_open_files() {
     assert!(has(&few, "max_clients|352|1000|yes"), "{few}");
     let said = fs::read_to_string(&log).unwrap();
     for words in
-        ["the limit of open files was raised", "max_clients was lowered", "max_clients=352", "open_files=500"]
+        ["raised the limit of open files", "lowered max_clients", "max_clients=352", "open_files=500"]
     {
         assert!(said.contains(words), "{words} is missing in {said}");
     }

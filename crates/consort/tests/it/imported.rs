@@ -1,4 +1,5 @@
-//! `consort import`: files of PgBouncer, PgCat and PgDog become configurations that serve, and what they do not become is said.
+//! `consort import`: files of PgBouncer, PgCat and PgDog become configurations that serve, and settings
+//! without an equivalent are reported.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +24,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// Writes a file that everybody may read: PgBouncer runs as somebody else where we are root.
+    /// Writes a file that all users may read: PgBouncer runs as another user where the test is root.
     fn file(&self, name: &str, text: &str) -> String {
         let file = self.0.join(name);
         fs::write(&file, text).expect("a temporary file can be written");
@@ -55,7 +56,7 @@ impl Drop for Folder {
 struct PgBouncer(Child);
 
 impl PgBouncer {
-    /// It refuses to run as root: then it runs as `postgres`, whom Debian's packages make.
+    /// PgBouncer refuses to run as root: then it runs as `postgres`, the user of Debian's packages.
     fn start(ini: &str) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
@@ -79,11 +80,11 @@ impl Drop for PgBouncer {
     }
 }
 
-/// Each line `key = value` of a file is told of: in the configuration, behind the value that it became, or on standard error.
-/// The keys in `otherwise` make servers and roles, which do not show line by line.
+/// Each line `key = value` of a file is reported: in the configuration, after the value that it became, or on
+/// standard error. The keys in `otherwise` make servers and roles, which do not show line by line.
 fn all_is_told(name: &str, text: &str, done: &Done, otherwise: &[&str]) {
     assert!(done.status.success(), "{done:?}");
-    assert!(!done.err.contains("does not know this setting"), "{}", done.err);
+    assert!(!done.err.contains("unknown to `consort import`"), "{}", done.err);
     let told = format!("{}\n{}", done.out, done.err);
     for (at, line) in text.lines().enumerate() {
         let Some((key, _)) = line.split_once('=').filter(|_| !line.starts_with(['#', ';', '['])) else {
@@ -159,7 +160,7 @@ fn what_pgbouncer_served_is_served_by_what_its_file_became() {
             .contains("password")
     );
 
-    // Whatever this PgBouncer can be told, something becomes of it.
+    // Every setting of this PgBouncer has a result.
     let keys: Vec<&str> = settings.lines().filter_map(|line| line.split('|').next()).collect();
     assert!(keys.len() > 70, "{keys:?}");
     let lines = settings.lines().filter_map(|line| {
@@ -239,7 +240,7 @@ fn pgcats_file_becomes_ours_and_each_of_its_settings_is_told_of() {
     for line in [
         "listen = [\"127.0.0.1:6543\"]  # ",
         "metrics_listen = \"0.0.0.0:9931\"  # ",
-        "drain_time = \"45500ms\"  # ",
+        "shutdown_drain_timeout = \"45500ms\"  # ",
         "pool_mode = \"session\"  # ",
         "pool_size = 7  # ",
         "tls_key = \"/etc/proxy/key.pem\"  # ",
@@ -252,15 +253,15 @@ fn pgcats_file_becomes_ours_and_each_of_its_settings_is_told_of() {
     }
     for line in [
         "pgcat.toml:43: users.app.statement_timeout = 15000: not carried: ALTER ROLE",
-        "pgcat.toml:46: not carried: shop is another name of goods there",
+        "pgcat.toml:46: not carried: shop is an alias of goods there",
         "pgcat.toml:47: shards.shop.mirrors = 10.0.9.9,5432,0: not carried: ",
-        "pgcat.toml:51: not carried: goods1 at 10.0.1.1:5432 is another part of shop",
+        "pgcat.toml:51: not carried: goods1 at 10.0.1.1:5432 is another shard of shop",
     ] {
         assert!(done.err.contains(line), "{line} is missing in\n{}", done.err);
     }
     assert!(!(done.out + &done.err).contains("istle"), "no password is shown");
 
-    // Roles and their secrets are in a file of their own, which nobody else may read.
+    // Roles and their secrets are in a file of their own, which no other user may read.
     let toml = folder.path("consort.toml");
     consort(&["import", &folder.path("pgcat.toml"), "--output", &toml]).worked();
     let users = folder.read("users.txt");
@@ -273,10 +274,10 @@ fn pgcats_file_becomes_ours_and_each_of_its_settings_is_told_of() {
     let checked = consort(&["status", "--config", &toml]).failed(3);
     assert!(checked.contains("127.0.0.1:6543"), "the configuration is read: {checked}");
 
-    // What is there is not replaced.
+    // An existing file is not replaced.
     fs::remove_file(&toml).unwrap();
     let again = consort(&["import", &folder.path("pgcat.toml"), "--output", &toml]).failed(1);
-    assert!(again.contains("users.txt is there already"), "{again}");
+    assert!(again.contains("users.txt already exists"), "{again}");
     assert!(!Path::new(&toml).exists());
 }
 
@@ -415,10 +416,10 @@ fn pgdogs_files_become_ours_and_each_of_their_settings_is_told_of() {
         assert!(done.out.contains(line), "{line} is missing in\n{}", done.out);
     }
     for line in [
-        "pgdog.toml:61: not carried: shop_1 at 10.0.1.1:5432 is another part of shop",
-        "pgdog.toml:29: general.passthrough_auth = enabled: not carried: write the roles' lines",
+        "pgdog.toml:61: not carried: shop_1 at 10.0.1.1:5432 is another shard of shop",
+        "pgdog.toml:29: general.passthrough_auth = enabled: not carried: add the roles to auth_file",
         "users.toml:5: users.app.server_auth = rds_iam: not carried: ",
-        "note: app has another password elsewhere",
+        "note: app has a different password elsewhere",
     ] {
         assert!(done.err.contains(line), "{line} is missing in\n{}", done.err);
     }
@@ -444,20 +445,20 @@ fn what_pgbouncer_can_and_consort_cannot_is_said_and_what_to_do() {
     let done = folder.import("p.ini", &text);
     assert!(done.status.success(), "{done:?}");
     for line in [
-        "p.ini:2: note: 10.0.0.1 is taken for the primary; name 10.0.0.2 in a [[standby]] each",
-        "p.ini:2: databases.shop.user = one: not carried: Consort logs in at the servers as the client's own role",
+        "p.ini:2: note: 10.0.0.1 becomes the primary; add a [[standby]] each for 10.0.0.2",
+        "p.ini:2: databases.shop.user = one: not carried: Consort logs in at the servers as the client's role",
         "p.ini:2: databases.shop.password: not carried: ",
         "p.ini:2: databases.shop.connect_query = SELECT 1: not carried: ",
-        "p.ini:3: not carried: store is another name of shop there",
-        "p.ini:3: databases.store.pool_size = 4: not carried: shop has an entry by its own name",
+        "p.ini:3: not carried: store is an alias of shop there",
+        "p.ini:3: databases.store.pool_size = 4: not carried: shop has its own entry",
         "p.ini:4: not carried: reports is at another server, 10.0.0.3:5432",
-        "p.ini:8: note: * is carried as 0.0.0.0; add \"[::]:6432\"",
-        "p.ini:11: note: pgbouncer.max_client_conn is said again in ",
+        "p.ini:8: note: * becomes 0.0.0.0; add \"[::]:6432\"",
+        "p.ini:11: note: pgbouncer.max_client_conn is set again in ",
         "p.ini:12: pgbouncer.server_tls_sslmode = sometimes: not carried: server_tls: expected \"disable\" or \"prefer\"",
-        "p.ini:15: pgbouncer.no_such = 1: not carried: `consort import` does not know this setting",
-        "p.ini:17: pgbouncer.server_lifetime = soon: not carried: soon is no number of seconds",
-        // Without its key the certificate is of no use, and without that nobody can be asked for TLS.
-        "tls_certificate and tls_key are set together, or neither",
+        "p.ini:15: pgbouncer.no_such = 1: not carried: unknown to `consort import`",
+        "p.ini:17: pgbouncer.server_lifetime = soon: not carried: soon is not a number of seconds",
+        // Without its key the certificate is of no use, and without that no client can be asked for TLS.
+        "tls_certificate and tls_key must be set together",
         "tls_required needs tls_certificate and tls_key",
     ] {
         assert!(done.err.contains(line), "{line} is missing in\n{}", done.err);
@@ -479,11 +480,7 @@ fn another_name_of_a_database_is_told_of_wherever_it_stands() {
     for order in [[0, 1, 2], [0, 2, 1], [1, 2, 0], [2, 1, 0]] {
         let text = format!("[databases]\n{}\n[pgbouncer]\n", order.map(|line| lines[line]).join("\n"));
         let done = folder.import("p.ini", &text);
-        assert!(
-            done.err.contains("not carried: store is another name of shop there"),
-            "{order:?}: {}",
-            done.err
-        );
+        assert!(done.err.contains("not carried: store is an alias of shop there"), "{order:?}: {}", done.err);
         assert!(
             done.out.contains("pool_size = 5  # ") && !done.out.contains("pool_size = 7"),
             "{order:?}: {}",
@@ -516,7 +513,7 @@ fn tls_towards_servers_is_as_it_was() {
     let off = pgbouncer(&format!("server_tls_sslmode = disable\n{files}"));
     assert!(off.out.contains("server_tls = \"disable\"  # "), "{}", off.out);
     for (at, key) in [(6, "server_tls_cert_file"), (7, "server_tls_key_file")] {
-        let said = format!("p.ini:{at}: pgbouncer.{key}: not needed: it does not count there");
+        let said = format!("p.ini:{at}: pgbouncer.{key}: not needed: has no effect there");
         assert!(off.err.contains(&said), "{said} is missing in\n{}", off.err);
     }
     // One is of no use without the other.
@@ -549,11 +546,11 @@ fn a_file_that_cannot_be_read_is_named_with_its_line() {
     let head = "[databases]\na = host=h\n[pgbouncer]\n";
     for (text, words) in [
         ("[databases\n".to_owned(), "x.ini:1: expected [section]"),
-        ("a = b\n".to_owned(), "x.ini:1: a value stands in no section"),
-        ("[databases]\n\na = host=h port='1\n".to_owned(), "x.ini:3: a: port: a quote is not closed"),
+        ("a = b\n".to_owned(), "x.ini:1: setting outside of any section"),
+        ("[databases]\n\na = host=h port='1\n".to_owned(), "x.ini:3: a: port: unterminated quote"),
         ("[pgbouncer]\nlisten_port\n".to_owned(), "x.ini:2: expected key = value"),
         ("[pgbouncer]\n%include nowhere.ini\n".to_owned(), "x.ini:2: %include: "),
-        (format!("{head}%include {}\n", folder.path("x.ini")), "files include files that include files"),
+        (format!("{head}%include {}\n", folder.path("x.ini")), "included files are nested too deeply"),
         (format!("{head}auth_file = {users}\n"), "bad.txt:2: expected \"role\" \"secret\""),
         ("[pgbouncer]\nlisten_port = 1\n".to_owned(), "names no server"),
     ] {

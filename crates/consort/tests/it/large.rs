@@ -1,5 +1,5 @@
-//! What the process takes when values are large, and when only one side of a conversation goes on: whatever passes is in memory
-//! in pieces, and nobody's haste fills it.
+//! Memory of the process when values are large, and when only one side of a conversation goes on: all data
+//! pass through memory in pieces, and no fast sender fills it.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -11,13 +11,13 @@ use crate::load::{ANYWHERE, Client, served, serves_all};
 /// A large value has so many bytes.
 const LARGE: usize = 256 << 20;
 
-/// Whatever passes, so much more memory is taken at most: far from what one such value would take.
+/// Most further memory for data of any size: far below one such value.
 const MORE_KB: u64 = 48 * 1024;
 
 /// The clients of these tests write and read so much at a time.
 const PIECE: usize = 64 << 10;
 
-/// What is not at its end before the test is.
+/// A query that does not end before the test.
 const ENDLESS: &str = "SELECT generate_series(1, 1000000000)";
 
 /// The most memory that the process has ever had.
@@ -27,7 +27,7 @@ fn peak_kb(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a line of the kernel")
 }
 
-/// What the process had taken before anything large came.
+/// Memory of the process before anything large came.
 struct Memory {
     pid: u32,
     before_kb: u64,
@@ -54,7 +54,7 @@ fn any(serving: &Serving, so: &str) -> bool {
     nodes.iter().any(|node| !node.query("postgres", &sql).expect("it answers").is_empty())
 }
 
-/// Waits until a server cannot go on, because nobody takes what it says.
+/// Waits until a server cannot go on, because its client reads nothing.
 fn waits_for_its_client(serving: &Serving, memory: &Memory, what: &str) {
     eventually("a server that waits for its client", || {
         memory.is_little(what);
@@ -181,7 +181,7 @@ fn is_copied(serving: &Serving, memory: &Memory) {
     memory.is_little("a large message of a COPY");
 }
 
-/// Somebody asks for what does not end, reads nothing of it, or something, and goes.
+/// A client runs an endless query, reads nothing or some of its rows, and disconnects.
 fn is_left(serving: &Serving, memory: &Memory, sql: &str, reads: bool) {
     let mut client = Raw::connect(serving);
     client.send(&query(sql));
@@ -193,7 +193,7 @@ fn is_left(serving: &Serving, memory: &Memory, sql: &str, reads: bool) {
     is_over(serving, memory, "query ~ 'generate_series.1, 1000000000'");
 }
 
-/// Somebody asks for more and more, and reads nothing.
+/// A client sends more and more requests, and reads nothing.
 fn asks_without_end(serving: &Serving, memory: &Memory) {
     let mut client = Raw::connect(serving);
     client.send(&message(b'P', b"\0SELECT repeat('x', 10000)\0\0\0"));
@@ -216,7 +216,7 @@ fn asks_without_end(serving: &Serving, memory: &Memory) {
     is_over(serving, memory, "query ~ 'repeat..x., 10000'");
 }
 
-/// Nobody runs this any more; the only place at the primary is free, and nothing is left there.
+/// Waits until the query has ended, the only connection at the primary is free, and no state is left there.
 fn is_over(serving: &Serving, memory: &Memory, so: &str) {
     eventually("the end of what nobody hears", || {
         memory.is_little(so);

@@ -16,8 +16,8 @@ use crate::ordered::verified;
 use crate::serving::{figure, page};
 use crate::waiting;
 
-/// Somebody who says nothing for so long leads no more.
-const LEASE: &str = "lease_time = \"2s\"";
+/// A leader that is silent for so long loses its lease.
+const LEASE: &str = "leader_lease_timeout = \"2s\"";
 
 /// In each history.
 const TAKE_OVERS: usize = 4;
@@ -44,10 +44,11 @@ fn console(serving: &Serving) -> Console {
     Console::connect(&serving.url("postgres", "consort"))
 }
 
-/// Whether this one leads, and who else does. One that begins anew answers nothing for a moment.
+/// True if this Consort leads, and the name of the leader. A Consort that restarts with empty state answers
+/// nothing for a moment.
 fn lead(serving: &Serving) -> Option<(bool, String)> {
     let mut console = Client::connect(&serving.url("postgres", "consort")).ok()?;
-    let rows = console.rows("SHOW LEAD").ok()?;
+    let rows = console.rows("SHOW LEADER").ok()?;
     let text = |column| rows[0].get(column).unwrap_or_default().to_owned();
     Some((text("leads") == "1", text("led_by")))
 }
@@ -91,11 +92,11 @@ fn the_one_that_waits_serves_at_the_primary_says_so_and_takes_over() {
     assert_eq!(page(&second, "/readyz").0, "HTTP/1.1 200 OK");
     let status = second.run("status", &[]).worked();
     assert!(
-        status.contains("it waits: another Consort leads (process")
-            && status.contains("its clients are served by the primary"),
+        status.contains("standing by: another Consort leads (process")
+            && status.contains("its clients run at the primary"),
         "{status}"
     );
-    // It has touched nothing in the database: no mark disturbs the one that leads.
+    // The other Consort has touched nothing in the database: no mark disturbs the leader.
     let marks = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'log' AND schemaname = 'consort'";
     let marked = first.servers.query(marks);
     at_standby(&first, &mut Client::connect(&url).unwrap());
@@ -131,7 +132,7 @@ fn where_writers_must_pass_the_one_that_leads_the_other_refuses_and_drivers_go_o
     assert_eq!(page(&second, "/readyz").0, "HTTP/1.1 503 Service Unavailable");
     let status = second.run("status", &[]).worked();
     assert!(
-        status.contains("another Consort leads (process") && status.contains("clients are refused"),
+        status.contains("another Consort leads (process") && status.contains("clients are rejected"),
         "{status}"
     );
     // libpq goes on to the next host, whatever it is to be.
@@ -163,7 +164,7 @@ fn where_writers_must_pass_the_one_that_leads_the_other_refuses_and_drivers_go_o
     assert!(Client::connect(&url).is_ok());
 }
 
-/// Looks at the standby itself.
+/// Queries the standby directly.
 fn ask(node: &Node, sql: &str) {
     node.query("postgres", sql).expect("it answers");
 }
@@ -189,7 +190,8 @@ fn one_that_stood_still_while_another_took_over_answers_nothing_old() {
         let mut writer = Client::connect(&second.url("postgres", "postgres")).unwrap();
         writer.rows("UPDATE quiet SET v = 8").unwrap();
         assert_eq!(writer.number(READ_QUIET).unwrap(), 8);
-        // Asked after the write was acknowledged; it lies in the socket until the first one wakes, or comes right behind.
+        // Sent after the write was acknowledged; it lies in the socket until the first one wakes, or follows
+        // at once.
         say.send(()).unwrap();
         first.signal("CONT");
         let (once, twice) = asking.join().unwrap();
@@ -219,7 +221,7 @@ fn one_that_stands_still_while_it_feeds_harms_no_replica() {
         let second = another(&first, lines);
         waits(&second);
         let replica = first.servers.replica(0);
-        // It runs as somebody else, and becomes itself again.
+        // The apply runs the DDL as another role, and resets its role after it.
         Client::connect(&url).unwrap().rows("CREATE TABLE further (id int PRIMARY KEY)").unwrap();
         eventually("DDL at the replica", || {
             is_there(replica, "SELECT FROM pg_class WHERE relname = 'further'")
@@ -254,7 +256,7 @@ fn one_that_stands_still_while_it_feeds_harms_no_replica() {
 fn a_commit_that_outlives_the_one_that_led_is_in_doubt_at_the_next() {
     let lines = format!("{THROUGH}\n{LEASE}");
     let (mut first, _, url) = serving(1, &lines);
-    // It attaches nothing: that would wait for the standby too.
+    // The second one attaches nothing: that would wait for the standby too.
     let second = another(&first, "writers = \"through-consort\"");
     waits(&second);
     let mut writer = Client::connect(&url).unwrap();
@@ -284,7 +286,7 @@ fn a_commit_that_outlives_the_one_that_led_is_in_doubt_at_the_next() {
         assert!(reader.number(READ_QUIET).unwrap() == 7 || !still_hangs(), "nobody has shown it yet");
     }
     let unknown = |console: &mut Console| {
-        console.rows("SHOW DOUBTS").iter().any(|doubt| doubt.get("state") == Some("unknown"))
+        console.rows("SHOW IN_FLIGHT").iter().any(|doubt| doubt.get("state") == Some("unknown"))
     };
     assert!(unknown(&mut console) || !still_hangs(), "a backend is there that nobody knows");
     primary.set("synchronous_standby_names", "").unwrap();
@@ -334,7 +336,7 @@ fn goes_on_at_all(leading: &Serving, row: u32) {
     verified(leading);
 }
 
-/// Ends the recording, also when what goes on beside it fails.
+/// Ends the recording, also when the work alongside it fails.
 struct Ends(Stop);
 
 impl Drop for Ends {

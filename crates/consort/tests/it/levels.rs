@@ -18,19 +18,20 @@ fn at(url: &str, level: &str) -> Client {
     client
 }
 
-/// What five reads show, and how many of them ran at the standby.
+/// Results of five reads, and how many of them ran at the standby.
 fn reads(console: &mut Console, client: &mut Client, read: &str) -> (Vec<i64>, u64) {
     let before = served(console, "standby1");
     let seen = (0..5).map(|_| client.number(read).expect("an answer")).collect();
     (seen, served(console, "standby1") - before)
 }
 
-/// It runs at the primary, and shows this.
+/// The read runs at the primary, and returns this.
 fn stays(console: &mut Console, client: &mut Client, read: &str, n: i64) {
     assert_eq!(reads(console, client, read), (vec![n; 5], 0), "{read}");
 }
 
-/// It runs at the standby, and shows this; but for moments in which the standby is missed on a busy machine.
+/// The read runs at the standby, and returns this, except in moments in which the standby is missed on a busy
+/// machine.
 fn leaves(console: &mut Console, client: &mut Client, read: &str, n: i64) {
     eventually(read, || reads(console, client, read) == (vec![n; 5], 5));
 }
@@ -85,7 +86,7 @@ fn each_level_shows_what_it_may_and_no_older() {
     stays(&mut console, &mut commented, &comment, 1);
     stays(&mut console, &mut careful, READ, 1);
     leaves(&mut console, &mut weak, READ, 0);
-    // It has neither written nor seen the new row, and what it knows the standby has.
+    // The session has neither written nor seen the new row, and the standby has everything that it knows.
     leaves(&mut console, &mut session, READ, 0);
     leaves(&mut console, &mut relaxed, READ, 0);
     eventually("the bound", || bounded.number(READ).unwrap() == 1);
@@ -126,7 +127,7 @@ fn by_comment_alone(console: &mut Console, url: &str, seen: &mut Client) {
     writer.rows("UPDATE counter SET n = 2 WHERE id = 1").expect("an answer");
 }
 
-/// What a session begins with.
+/// Initial state of a session.
 fn defaults(url: &str, level: &str) {
     assert_eq!(
         Client::connect(url).expect("a log-in").one("SHOW consort.consistency").expect("a log-in"),
@@ -135,7 +136,7 @@ fn defaults(url: &str, level: &str) {
     );
 }
 
-/// The replica cannot take in what is written to a table that somebody holds there.
+/// The replica cannot apply writes to a table that another session holds there.
 #[test]
 fn reads_of_any_age_at_a_replica_that_is_fed_are_old_and_of_a_state_between_transactions() {
     let any_age = named(|design| design.reads == design::Reads::AnyAge);

@@ -11,12 +11,12 @@ fn up_makes_nothing_where_it_cannot_be_what_is_wanted() {
     let home = up_folder();
     for no_port in ["127.0.0.1:0", "127.0.0.1:00"] {
         let refused = home.run("up", &["--listen", no_port]).failed(1);
-        assert!(refused.contains("clients must know the port"), "{no_port}: {refused}");
+        assert!(refused.contains("the port must not be 0"), "{no_port}: {refused}");
     }
     let file = home.path().join("consort.toml");
     fs::write(&file, "[primary]\nname = \"mine\"\nhost = \"localhost\"\nport = 5432\n").unwrap();
     let refused = home.run("up", &[]).failed(1);
-    assert!(refused.contains("names servers of its own"), "{refused}");
+    assert!(refused.contains("names its own servers"), "{refused}");
     assert!(!home.path().join("primary").exists(), "no server was made");
 }
 
@@ -32,7 +32,7 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     // Once more: nothing happens.
     assert_eq!(home.up().worked(), url);
     let other = home.run("up", &["--design", "weak"]).failed(1);
-    assert!(other.contains("first end it: consort down --dir"), "{other}");
+    assert!(other.contains("stop it first: consort down --dir"), "{other}");
 
     let status = home.run("status", &[]).worked();
     for word in ["primary", "standby1", "serving", "design consort"] {
@@ -48,13 +48,13 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     let standby =
         home.run("psql", &["--node", "standby1", "-X", "-A", "-t", "-c", "SELECT pg_is_in_recovery()"]);
     assert_eq!(standby.worked(), "t\n");
-    // Whoever reads it may have gone, as `head` has; then it ends without a word.
+    // The reader may have gone, as `head` has; then the command ends silently.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let unread = run(Command::new(CONSORT).args(["status", "--dir"]).arg(home.path()).stdout(writer));
     assert_eq!(unread.failed(128 + 13), "");
     let nobody = home.run("psql", &["--node", "standby9"]).failed(1);
-    assert!(nobody.contains("there are primary, standby1"), "{nobody}");
+    assert!(nobody.contains("existing nodes: primary, standby1"), "{nobody}");
 
     home.run("down", &[]).worked();
     let stopped = home.run("status", &[]).failed(3);
@@ -68,16 +68,19 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
     ];
     for subcommand in subcommands {
         let said = home.run(subcommand[0], &subcommand[1..]).failed_saying(3);
-        assert_eq!(said, "consort: the cluster does not run: `consort up` starts it\n", "{subcommand:?}");
+        assert_eq!(
+            said, "consort: the cluster is not running; start it with `consort up`\n",
+            "{subcommand:?}"
+        );
     }
     let again = home.run("down", &[]);
-    assert!(again.err.contains("no server runs in") && again.status.success(), "{again:?}");
+    assert!(again.err.contains("no server is running in") && again.status.success(), "{again:?}");
     an_up_that_fails_leaves_nothing(&home);
     home.run("up", &[]).worked();
     assert_eq!(psql(&home.url(), "SELECT v FROM kept").worked(), "7\n", "the data are kept");
 }
 
-/// It was ended before it had written what it made; the primary runs by then.
+/// The command was ended before it had recorded the servers that it made; the primary runs by then.
 #[test]
 fn a_first_up_that_is_broken_off_can_be_taken_down_and_begun_again() {
     let home = up_folder();
@@ -95,7 +98,8 @@ fn a_first_up_that_is_broken_off_can_be_taken_down_and_begun_again() {
     assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n");
 }
 
-/// Neither a server that runs nor a setting, whatever is wrong; each is said before a server is started but the last.
+/// Neither a server that runs nor a setting, with any mistake; each one is reported before a server is
+/// started but the last.
 fn an_up_that_fails_leaves_nothing(home: &UpFolder) {
     let config = home.path().join("consort.toml");
     let read = || fs::read_to_string(&config).expect("it is there");
@@ -109,8 +113,8 @@ fn an_up_that_fails_leaves_nothing(home: &UpFolder) {
         assert!(said.contains("--listen HOST:PORT"), "{said}");
         assert_eq!(read(), sound);
     }
-    write(&format!("proof_limit = \"soon\"\n{sound}"));
-    assert!(home.run("up", &[]).failed(1).contains("consort.toml:1: proof_limit"));
+    write(&format!("proof_timeout = \"soon\"\n{sound}"));
+    assert!(home.run("up", &[]).failed(1).contains("consort.toml:1: proof_timeout"));
     // The servers start, and Consort does not.
     write(&format!("metrics_listen = \"{taken}\"\n{sound}"));
     assert!(home.run("up", &[]).failed(1).contains("Consort did not start"));
@@ -131,13 +135,13 @@ fn a_killed_consort_is_started_again_and_a_standby_made_anew() {
     assert_ne!(fs::read_to_string(home.path().join("consort.pid")).unwrap(), pid);
     assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n");
 
-    // Nobody else may write here, and this does not go through the Consort that runs.
+    // No other client may write here, and this does not go through the running Consort.
     let whole = home.run("repair", &[]).worked();
-    assert!(whole.contains("until it is told RELOAD"), "{whole}");
+    assert!(whole.contains("until RELOAD"), "{whole}");
     let nobody = home.run("repair", &["--standby", "standby9"]).failed(1);
-    assert_eq!(nobody, "consort: there is no standby standby9; there are: standby1\n");
+    assert_eq!(nobody, "consort: standby standby9 does not exist; existing standbys: standby1\n");
     let renewed = home.run("repair", &["--standby", "standby1"]).worked();
-    assert_eq!(renewed, "standby1: made anew\n");
+    assert_eq!(renewed, "standby1: rebuilt\n");
     let found =
         home.run("psql", &["--node", "standby1", "-X", "-A", "-t", "-c", "SELECT pg_is_in_recovery()"]);
     assert_eq!(found.worked(), "t\n");
@@ -160,7 +164,7 @@ fn clients_from_elsewhere_need_the_password() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&users).unwrap().permissions());
     assert_eq!(mode & 0o077, 0, "nobody else reads the secret");
     assert_eq!(psql(&home.url(), "SELECT 1").worked(), "1\n", "who comes from this machine is trusted");
-    // A machine without a network has nobody elsewhere.
+    // A machine without a network has no other address.
     let Some(address) = an_address_of_ours() else { return };
     let ask = |password: &str| {
         let url = format!("postgres://postgres@{address}:{}/postgres", home.port);
@@ -183,7 +187,7 @@ fn what_is_not_there_is_said() {
     let home = up_folder();
     for subcommand in ["down", "status", "psql", "check"] {
         let said = home.run(subcommand, &[]).failed(3);
-        assert!(said.contains("there is no cluster in"), "{subcommand}: {said}");
+        assert!(said.contains("no cluster exists in"), "{subcommand}: {said}");
         // A `consort serve` may run here all the same.
         assert_eq!(said.contains("--config FILE"), subcommand != "down", "{subcommand}: {said}");
     }

@@ -1,5 +1,5 @@
-//! Readers and a writer of one counter row through Consort while something fails, and what each of them must see: no
-//! count lower than one that was acknowledged or read before the read began, none that nobody has written yet.
+//! Readers and a writer of one counter row through Consort while a component fails. Each of them must see no
+//! count below one that was acknowledged or read before the read began, and none that is not written yet.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,12 +13,12 @@ use crate::fixture::{LIMIT, Serving, eventually, run};
 /// Connection failures, and what a server says that goes down or comes up.
 const AWAY: &[&str] = &["57P01", "57P02", "57P03", "08006"];
 
-/// Nobody else writes.
+/// No other client writes.
 pub(crate) const THROUGH: &str = "writers = \"through-consort\"\nattach_on_first_use = true";
 /// Others may write.
 pub(crate) const ANYWHERE: &str = "writers = \"anywhere\"\nattach_on_first_use = true";
 
-/// The tables: a row that is counted up, and one that nobody changes.
+/// The tables: a row that is counted up, and one that stays unchanged.
 pub(crate) const TABLES: &str = "CREATE TABLE counter (id int PRIMARY KEY, n bigint NOT NULL); \
      CREATE TABLE quiet (id int PRIMARY KEY, v bigint NOT NULL); \
      INSERT INTO counter VALUES (1, 0); INSERT INTO quiet VALUES (1, 7)";
@@ -32,7 +32,7 @@ const READERS: usize = 2;
 /// Between two writes each reader reads so often: some of them find the row at rest.
 const READS_PER_WRITE: u64 = 3;
 
-/// What went wrong with a statement.
+/// Failure of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
     /// `None`: the connection ended without a word.
@@ -48,7 +48,7 @@ impl Trouble {
         Trouble { sqlstate: told.map(|told| told.code().code().to_owned()), text }
     }
 
-    /// What clients of one PostgreSQL server expect when it goes away.
+    /// True for the errors that clients of one PostgreSQL server expect when it goes away.
     pub(crate) fn says_away(&self) -> bool {
         self.sqlstate.as_deref().is_none_or(|state| AWAY.contains(&state))
     }
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// What the server said when it ended the connection.
+    /// The server's last error before it ended the connection.
     fn last_word(&mut self, closed: &tokio_postgres::Error) -> Trouble {
         let said = self.driver.take().map(|driver| self.runtime.block_on(driver));
         match said {
@@ -140,12 +140,12 @@ impl Client {
     }
 }
 
-/// How to get to this node past Consort.
+/// Connection string of this node, past Consort.
 pub(crate) fn past(node: &Node) -> String {
     format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port())
 }
 
-/// What the console says of a node.
+/// The console's row of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) serving: bool,
@@ -153,7 +153,7 @@ pub(crate) struct Shown {
     pub(crate) served: u64,
 }
 
-/// What the console says of a database at a replica that is fed.
+/// The console's row of a database at a logical replica.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Feed {
     pub(crate) state: String,
@@ -185,9 +185,9 @@ impl Console {
         }
     }
 
-    /// Why the reads of this database stay at the primary; empty if they may leave.
+    /// Reason why the reads of this database stay at the primary; empty if they may be offloaded.
     pub(crate) fn stays(&mut self, database: &str) -> String {
-        let rows = self.0.rows("SHOW GAUGES").expect("the console answers");
+        let rows = self.0.rows("SHOW SNAPSHOTS").expect("the console answers");
         let row = rows.iter().find(|row| row.get("database") == Some(database));
         row.map_or("nobody uses it", |row| row.get("why_not_serving").unwrap_or_default()).to_owned()
     }
@@ -197,9 +197,9 @@ impl Console {
         self.0.rows(command).expect("the console answers")
     }
 
-    /// How a replica is fed with a database; nothing is said before it begins.
+    /// State of a replica's feed of a database; empty before it begins.
     pub(crate) fn feed(&mut self, replica: &str, database: &str) -> Feed {
-        let rows = self.0.rows("SHOW FEEDS").expect("the console answers");
+        let rows = self.0.rows("SHOW REPLICATION").expect("the console answers");
         let mine =
             |row: &&SimpleQueryRow| row.get("name") == Some(replica) && row.get("database") == Some(database);
         let Some(row) = rows.iter().find(mine) else { return Feed::default() };
@@ -216,9 +216,9 @@ impl Console {
         }
     }
 
-    /// Who is taken to write.
+    /// The clients that count as writers.
     pub(crate) fn writers(&mut self) -> String {
-        let rows = self.0.rows("SHOW GAUGES").expect("the console answers");
+        let rows = self.0.rows("SHOW SNAPSHOTS").expect("the console answers");
         rows.first().and_then(|row| row.get("writers")).expect("a database is used").to_owned()
     }
 }
@@ -246,7 +246,7 @@ pub(crate) fn serves(console: &mut Console, name: &str) {
     eventually("reads at a standby", || served(console, name) > before + 20);
 }
 
-/// How many reads this standby has served.
+/// Number of reads that this standby has served.
 pub(crate) fn served(console: &mut Console, name: &str) -> u64 {
     console.node(name).served
 }
@@ -261,21 +261,21 @@ pub(crate) fn kill_a_backend(node: &Node) {
         "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     let victim = node.query("postgres", ours).expect("it answers")[0][0].clone().expect("a backend");
     run(std::process::Command::new("kill").args(["-KILL", &victim])).worked();
-    // It answers for a moment before it has noticed.
+    // The server answers for a moment before it has noticed.
     eventually("a server that has recovered", || {
         life().is_some_and(|now| !now.is_empty() && Some(now) != before)
     });
     assert_eq!(node.state(), NodeState::Running { pid }, "the same postmaster");
 }
 
-/// What has happened so far.
+/// Counts so far.
 #[derive(Debug, Default)]
 struct Tally {
     /// The newest count that a client knows of, acknowledged or read.
     known: i64,
-    /// The newest count that the writer was told.
+    /// The newest count that was acknowledged to the writer.
     acknowledged: i64,
-    /// The highest count that anybody can have written.
+    /// The highest count that may have been written.
     tried: i64,
     /// By each reader.
     reads: [u64; READERS],
@@ -293,7 +293,7 @@ impl Tally {
 
 struct Shared {
     url: String,
-    /// Whether the primary may go away in this run.
+    /// True if the primary may go away in this run.
     tolerates_away: bool,
     tally: Mutex<Tally>,
     moved: Condvar,
@@ -408,7 +408,7 @@ impl Load {
         Load::with(url, false)
     }
 
-    /// The primary, or Consort, goes away: clients hear so, and come back.
+    /// The primary, or Consort, goes away: clients get an error, and come back.
     pub(crate) fn that_comes_back(url: &str) -> Load {
         Load::with(url, true)
     }
@@ -432,7 +432,7 @@ impl Load {
         Load { shared, threads }
     }
 
-    /// Waits until so many reads more of each reader are answered, and so many writes: nobody is held up.
+    /// Waits until so many more reads of each reader are answered, and so many writes: no client is held up.
     pub(crate) fn goes_on(&self, reads: u64, writes: u64) {
         let tally = self.shared.tally();
         let wanted = (tally.reads.map(|so_far| so_far + reads), tally.writes + writes);
@@ -449,7 +449,8 @@ impl Load {
         assert!(enough(&tally), "{reads} and {writes} in {LIMIT:?}: {tally:?}");
     }
 
-    /// Ends it, and tells how it went: nothing was wrong, and the counter stands where the clients know it to be.
+    /// Ends it, and checks the result: nothing was wrong, and the counter has the value that the clients
+    /// know.
     pub(crate) fn end(mut self) {
         self.stop();
         let tally = std::mem::take(&mut *self.shared.tally());

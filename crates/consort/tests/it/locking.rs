@@ -12,21 +12,21 @@ use crate::waiting::{is_so, knows, named, serving, sqlstate};
 
 const UPDATE: &str = "UPDATE quiet SET v = v + 1";
 
-/// It does not end by itself, if `n` is large.
+/// A query that never ends in practice, if `n` is large.
 fn long(n: u32) -> String {
     format!(
         "SELECT count(*) FROM quiet, generate_series(1, {n}) a, generate_series(1, {n}) b, generate_series(1, {n}) c"
     )
 }
 
-/// It is more than anybody holds, if `n` is large.
+/// A query with more rows than memory holds, if `n` is large.
 fn large(n: u32) -> String {
     format!("SELECT repeat('x', {n}) FROM quiet, generate_series(1, {n}) a, generate_series(1, {n}) b")
 }
 
 /// Consort of this design, a client that reads and one that writes.
-fn stage(replicas: usize, wait_limit: &str) -> (Serving, Console, Client, Client) {
-    let lines = format!("{THROUGH}\nwait_limit = \"{wait_limit}\"");
+fn stage(replicas: usize, replica_wait_timeout: &str) -> (Serving, Console, Client, Client) {
+    let lines = format!("{THROUGH}\nwait_limit = \"{replica_wait_timeout}\"");
     let (serving, mut console, url) = serving(named(|design| design.intake.locks()), replicas, &lines);
     let connect = || Client::connect(&url).expect("a log-in");
     let (mut reader, writer) = (connect(), connect());
@@ -43,13 +43,13 @@ fn learn(client: &mut Client, console: &mut Console, sql: &str) {
     });
 }
 
-/// A figure of SHOW FEEDS, by replica.
+/// A figure of SHOW REPLICATION, by replica.
 fn figures(console: &mut Console, column: &str) -> Vec<u64> {
-    let rows = console.rows("SHOW FEEDS");
+    let rows = console.rows("SHOW REPLICATION");
     rows.iter().map(|row| row.get(column).expect("a figure").parse().expect("a number")).collect()
 }
 
-/// What the replica shows whoever asks it directly.
+/// The replica's value in a direct query.
 fn shown(replica: &Node) -> i64 {
     let rows = replica.query("postgres", READ_QUIET).expect("an answer");
     rows[0][0].as_deref().expect("a value").parse().expect("a number")

@@ -1,4 +1,4 @@
-//! What the operator reads in the log of `serve`: what is misspelt, who could not log in, a primary that is away.
+//! Log lines of `serve` for the operator: misspelt settings, failed logins, a primary that is away.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -65,9 +65,7 @@ fn what_an_operator_must_know_is_said_once() {
     eventually("a client", || psql(&url("postgres", "right"), "SELECT 1").status.success());
     eventually("the name that is misspelt", || log.with("database=\"shopp\"").len() == 1);
 
-    for (role, why) in
-        [("postgres", "the password is wrong"), ("nobody", "the role has no line in auth_file")]
-    {
+    for (role, why) in [("postgres", "wrong password"), ("nobody", "role not found (auth_file)")] {
         let heard = psql(&url(role, "hush"), "SELECT 1").failed(2);
         assert!(!heard.contains(why), "{heard}");
         eventually("the log-in that failed", || log.with(why).len() == 1);
@@ -76,11 +74,11 @@ fn what_an_operator_must_know_is_said_once() {
         assert!(said.contains(&whose) && said.starts_with("INFO") && !said.contains("hush"), "{said}");
     }
 
-    let away = "the primary cannot be gauged";
+    let away = "cannot read snapshot and LSN from the primary";
     servers.primary().stop(Stop::Fast).unwrap();
     eventually("a word about the primary", || !log.with(away).is_empty());
     servers.primary().start().unwrap();
-    eventually("the primary", || log.with("gauging the primary").len() == 2);
+    eventually("the primary", || log.with("probing snapshots of the primary").len() == 2);
     let said = log.with(away);
     let host = servers.primary().socket_folder().display().to_string();
     assert!(said[0].contains(&host) && said[0].contains(&servers.primary().port().to_string()), "{said:?}");
@@ -90,14 +88,14 @@ fn what_an_operator_must_know_is_said_once() {
     fs::remove_file(file).unwrap();
 }
 
-/// Everything that a secret could be told by: passwords, hashes, and what stands in keys.
+/// Every text that would reveal a secret: passwords, hashes, and the parts of keys.
 fn secrets_of(servers: &Scratch) -> Vec<String> {
     let mut secrets: Vec<String> = [OWN, CLEAR, TYPED, KEYED, OLD, "hush hush"].map(str::to_owned).to_vec();
     for row in servers.query("SELECT rolpassword FROM pg_authid WHERE rolpassword IS NOT NULL") {
         let stored = row[0].clone().expect("it is not null");
         match stored.strip_prefix("md5") {
             Some(hash) => secrets.push(hash.to_owned()),
-            // The salt is told to whoever asks; the two keys behind it are not.
+            // The salt is public; the two keys after it are not.
             None => {
                 secrets.extend(stored.split('$').next_back().expect("a part").split(':').map(str::to_owned))
             }
@@ -158,7 +156,7 @@ fn no_secret_is_ever_said() {
     assert!(told.contains("auth_query") && told.contains("old"), "{told}");
     told += &page_at(metrics_port, "/metrics").1;
     let lines = log.lines.lock().expect("nobody panics with it").join("\n");
-    assert!(told.contains("log_level|trace") && lines.contains("the configuration was read again"), "{told}");
+    assert!(told.contains("log_level|trace") && lines.contains("configuration reloaded"), "{told}");
     told += &lines;
     for secret in secrets_of(&servers) {
         let at = told.find(&secret).map(|at| &told[at.saturating_sub(200)..(at + 50).min(told.len())]);

@@ -1,6 +1,6 @@
-//! The same statements, of every type and every class of DDL, through every design: each is answered as by a single server, and
-//! behind each part of them all nodes hold what that server holds. No replica has it by a new copy, but for statements that are
-//! known to need one.
+//! The same statements, of every type and every class of DDL, through every design. Each is answered as by a
+//! single server, and after each part all nodes have the data of that server. No replica has them by a new
+//! copy, except for statements that are known to need one.
 
 mod copies;
 
@@ -24,15 +24,15 @@ const STATEMENTS: &str = include_str!("matrix/statements.sql");
 /// Behind them: what is defined more rarely. Most of it designs in which every server executes what writes refuse.
 const DEFINITIONS: &str = include_str!("matrix/definitions.sql");
 
-/// What stands between a COPY and the rows that it takes from its client.
+/// Separator between a COPY and its client's rows.
 const FROM_CLIENT: &str = " <- ";
 
-/// What a node holds of the application's, a line each. Left out is what no replica is given (rows that are not logged, what
-/// sequences and materialized views hold, names of objects as values, the order of CLUSTER), publications, event triggers, and
-/// roles, which are the server's.
+/// The application's data at a node, a line each. Some data are left out: data that no replica is given (rows
+/// that are not logged, contents of sequences and materialized views, names of objects as values, the order
+/// of CLUSTER), publications, event triggers, and roles, which are the server's.
 const HELD: &str = include_str!("matrix/held.sql");
 
-/// Statements that run behind each other; then everything is compared.
+/// Statements that run one after the other; then everything is compared.
 struct Part {
     name: &'static str,
     statements: Vec<&'static str>,
@@ -56,7 +56,7 @@ fn parts(statements: &'static str) -> Vec<Part> {
     parts
 }
 
-/// Whether it only reads: it may be answered by a replica.
+/// True if it only reads: it may be answered by a replica.
 fn reads(statement: &str) -> bool {
     ["SELECT ", "VALUES ", "WITH RECURSIVE "].iter().any(|word| statement.starts_with(word))
         && !["grow()", "nextval(", "setval(", "INTO "].iter().any(|word| statement.contains(word))
@@ -70,14 +70,14 @@ fn answer(url: &str, client: &mut Client, statement: &str) -> String {
     }
 }
 
-/// What psql says of a COPY.
+/// Output of psql for a COPY.
 fn copied(url: &str, copy: &str, rows: &str) -> String {
     let mut psql = testkit::program("psql");
     psql.args(["-X", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=sqlstate", "-d", url, "-c", copy]);
     psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = psql.spawn().expect("psql runs");
     let rows = rows.replace("\\t", "\t").replace("\\n", "\n");
-    // It reads nothing if the command is refused.
+    // The command reads nothing if it is refused.
     let _ = child.stdin.take().expect("a pipe").write_all(rows.as_bytes());
     let done = child.wait_with_output().expect("psql ends");
     let (said, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -115,7 +115,7 @@ fn in_any_order<'a>(statement: &str, answer: &'a str) -> Vec<&'a str> {
     lines
 }
 
-/// What those of a part that read say in a session that has done nothing else.
+/// Answers to the reads of a part in a session that has done nothing else.
 fn again(url: &str, part: &Part) -> Vec<String> {
     let mut client = Client::connect(url).expect("a log-in");
     part.reads().map(|statement| answered(&mut client, statement)).collect()
@@ -126,11 +126,11 @@ fn held(node: &Node) -> Vec<String> {
     rows.into_iter().map(|row| row[0].clone().unwrap_or_default()).collect()
 }
 
-/// What a single server says to a part, and holds behind it.
+/// A single server's answers to a part, and its data afterwards.
 struct Expected {
     /// To each statement.
     answers: Vec<String>,
-    /// To those that read, in a session of their own behind the part.
+    /// Answers to the reads, in a session of their own after the part.
     again: Vec<String>,
     held: Vec<String>,
 }
@@ -148,7 +148,7 @@ fn expected(parts: &[Part]) -> Vec<Expected> {
     parts.iter().map(part).collect()
 }
 
-/// What is here and not there.
+/// Lines that are here and not there.
 fn lacking<'a>(here: &'a [String], there: &[String]) -> Vec<&'a String> {
     here.iter().filter(|line| !there.contains(line)).collect()
 }
@@ -160,7 +160,7 @@ fn compare(of: &str, node: &Node, expected: &[String]) -> Vec<String> {
     missing.chain(more).map(|line| format!("{of}: {} {line}", node.name())).collect()
 }
 
-/// Runs everything through one design. What was otherwise than at the single server.
+/// Runs everything through one design. Returns the differences from the single server.
 fn run(design: &Design, parts: &[Part], expected: &[Expected]) -> Vec<String> {
     let standbys = usize::from(!design.needs_replicas());
     let servers = Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() });
@@ -201,12 +201,13 @@ fn run(design: &Design, parts: &[Part], expected: &[Expected]) -> Vec<String> {
     wrong.iter().map(|line| format!("{}: {line}", design.name)).collect()
 }
 
-/// The same through a design that refuses what servers might execute differently: what it refuses the single server is not given
-/// either. What was otherwise, and how many statements of each part were not refused.
+/// The same through a design that refuses statements that servers might execute differently: the single
+/// server does not get refused ones either. Returns the differences, and for each part the number of
+/// statements that were not refused.
 fn run_what_is_not_refused(design: &Design, parts: &[Part]) -> (Vec<String>, Vec<usize>) {
     let alone = Scratch::start(0);
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
-    // What a block touches is declared, where that is asked for.
+    // The tables of a block are declared, if the design demands it.
     let lines = format!("design = \"{}\"\nattach_on_first_use = true", design.name);
     let serving = Serving::over(servers, &lines);
     let (url, url_alone) = (serving.url("postgres", "postgres"), past(alone.primary()));
@@ -249,7 +250,7 @@ fn run_what_is_not_refused(design: &Design, parts: &[Part]) -> (Vec<String>, Vec
     (wrong.iter().map(|line| format!("{}: {line}", design.name)).collect(), done)
 }
 
-/// What differs from the primary, as Consort itself finds.
+/// Differences from the primary, as Consort itself finds them.
 fn verified(console: &mut Console) -> Vec<String> {
     let line =
         |row: &SimpleQueryRow| (0..row.len()).filter_map(|at| row.get(at)).collect::<Vec<_>>().join("|");

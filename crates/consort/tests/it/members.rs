@@ -1,4 +1,4 @@
-//! Replicas that Consort feeds join the cluster and leave it while everybody works.
+//! Logical replicas join the cluster and leave it while clients work.
 
 use std::fs;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn without_a_replica() -> (Serving, String, String) {
     (serving, with, without)
 }
 
-/// Nobody is connected to it.
+/// True if no client is connected to the node.
 fn is_left(node: &Node) -> bool {
     let clients =
         "SELECT FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -47,7 +47,7 @@ fn replicas_join_and_leave_while_everybody_works() {
         fs::write(serving.config_file(), &with).unwrap();
         console.rows("RELOAD");
         serves(&mut console, "replica1");
-        // DDL is run there: nothing is copied anew.
+        // DDL runs there: nothing is copied again.
         let copy = number(node);
         client.rows(&format!("CREATE TABLE later{round} AS SELECT 1 AS n")).unwrap();
         eventually("the new table", || rows(node, "postgres", &format!("later{round}")).is_some());
@@ -58,7 +58,7 @@ fn replicas_join_and_leave_while_everybody_works() {
         eventually("a cluster without it", || {
             console.rows("SHOW REPLICAS").iter().all(|row| row.get("name") != Some("replica1"))
         });
-        assert!(console.rows("SHOW FEEDS").is_empty());
+        assert!(console.rows("SHOW REPLICATION").is_empty());
         eventually("a server without connections", || is_left(node));
         load.goes_on(20, 10);
         serves(&mut console, "standby1");
@@ -102,10 +102,10 @@ fn replica(folder: &UpFolder, arguments: &[&str]) -> Done {
 #[test]
 fn up_adds_replicas_and_removes_them() {
     let folder = up_folder();
-    assert!(replica(&folder, &["add"]).failed(3).contains("there is no cluster"));
+    assert!(replica(&folder, &["add"]).failed(3).contains("no cluster exists"));
     folder.up().worked();
     Client::connect(&folder.url()).and_then(|mut client| client.rows(TABLES)).unwrap();
-    assert_eq!(replica(&folder, &["add"]).worked(), "replica1: joins\n");
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica1: added\n");
     let status = folder.run("status", &[]).worked();
     assert!(status.contains("replica1, database postgres: "), "{status}");
     replica(&folder, &["add", "--no-wait"]).worked();
@@ -114,13 +114,16 @@ fn up_adds_replicas_and_removes_them() {
     let status = folder.run("status", &[]).worked();
     assert!(!status.contains("replica1") && status.contains("replica2"), "{status}");
     let refused = replica(&folder, &["remove", "standby1"]).failed(1);
-    assert!(refused.contains("there is no replica \"standby1\"; there are: replica2"), "{refused}");
+    assert!(
+        refused.contains("replica \"standby1\" does not exist; existing replicas: replica2"),
+        "{refused}"
+    );
     let refused = folder.run("repair", &["--standby", "replica2"]).failed(1);
     assert!(refused.contains("`consort replica rebuild replica2`"), "{refused}");
     let system = ["--node", "replica2", "-XAtd", "template1", "-c", "SELECT pg_is_in_recovery()"];
     assert_eq!(folder.run("psql", &system).worked(), "f\n");
     // A name that is free is taken.
-    assert_eq!(replica(&folder, &["add"]).worked(), "replica1: joins\n");
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica1: added\n");
     folder.run("down", &[]).worked();
     assert!(replica(&folder, &["add"]).failed(3).contains("consort up --replicas"));
     folder.run("up", &[]).worked();

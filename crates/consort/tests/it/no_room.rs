@@ -1,5 +1,5 @@
-//! Rows for which Consort has no room, in memory or in files: the replica that lacks them is copied anew, and why is said. No
-//! client notices, and the database is followed as before.
+//! Rows for which Consort has no room, in memory or in files: the replica that lacks them is copied again,
+//! and the reason is reported. No client notices, and the database is followed as before.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +17,10 @@ use crate::serving::figure;
 /// Writes what there is no room for.
 type Writes = fn(&mut Client, &mut Console);
 
-/// Both that go to files, and what is said of each that cannot, up to the folder and the reason.
-pub(crate) const MANY: (Writes, &str) = (many_that_wait, "what it lacks cannot be put into a file: ");
-pub(crate) const LARGE: (Writes, &str) = (
-    a_large_transaction,
-    "the rows of a large transaction cannot be read back: they could not be put into a file: ",
-);
+/// Both designs that spill to files, and the report of each that cannot, up to the folder and the reason.
+pub(crate) const MANY: (Writes, &str) = (many_that_wait, "cannot spill the replication backlog to a file: ");
+pub(crate) const LARGE: (Writes, &str) =
+    (a_large_transaction, "cannot read back the rows of a large transaction: cannot write them to a file: ");
 
 /// One transaction of more rows than are kept in memory.
 fn a_large_transaction(client: &mut Client, _console: &mut Console) {
@@ -54,7 +52,8 @@ pub(crate) fn serving(files: &Path) -> (Serving, Console) {
     (serving, console)
 }
 
-/// Somebody writes, and the replica is copied anew for that, which is `said`. `mend` is called before it can be.
+/// Runs the writes, after which the replica is copied again for the reason in `said`. The closure runs before
+/// the copy can be made.
 pub(crate) fn copied_anew(
     (serving, console): (&Serving, &mut Console),
     writes: Writes,

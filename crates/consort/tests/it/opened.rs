@@ -27,7 +27,7 @@ fn asks(url: &str) -> Child {
 
 /// Waits until Consort leads and has looked who is logged in at the primary: who comes past it before is no news.
 fn has_looked(console: &mut Console, client: &mut Client) {
-    eventually("a Consort that leads", || console.rows("SHOW LEAD")[0].get("leads") == Some("1"));
+    eventually("a Consort that leads", || console.rows("SHOW LEADER")[0].get("leads") == Some("1"));
     let leads_since = client.one("SELECT clock_timestamp()").expect("it answers");
     let looked = format!(
         "SELECT bool_or(query_start > '{leads_since}')::text FROM pg_stat_activity WHERE query LIKE 'SELECT pid, (extract(epoch FROM backend_start)%'"
@@ -35,14 +35,15 @@ fn has_looked(console: &mut Console, client: &mut Client) {
     eventually("a look at the log-ins", || client.one(&looked).is_ok_and(|is| is == "true"));
 }
 
-/// How many clients there are, and how many connections at the primary.
+/// Number of clients, and number of connections at the primary.
 fn counts(console: &mut Console) -> (usize, usize) {
     let clients = console.rows("SHOW CLIENTS");
     let clients = clients.iter().filter(|row| row.get("database") != Some("consort")).count();
     (clients, console.rows("SHOW SERVERS").len())
 }
 
-/// A client leaves while the primary hangs and lets nobody in; then the primary goes on, and somebody else comes past Consort.
+/// A client leaves while the primary hangs and accepts no client. Then the primary goes on, and another
+/// client comes past Consort.
 fn leaves_and_another_comes_past(serving: &Serving, console: &mut Console, past: &str) {
     let (clients, _) = counts(console);
     serving.servers.primary().hang();

@@ -76,7 +76,7 @@ pub(crate) fn pgbench(url: &str, arguments: &[&str]) -> Done {
     run(testkit::program("pgbench").args(["-n", "-c", "8", "-j", "2"]).args(arguments).arg(url))
 }
 
-/// The tables of pgbench, made at the primary before anybody copies them.
+/// The tables of pgbench, made at the primary before the replicas copy them.
 pub(crate) fn pgbench_tables(servers: &Scratch) {
     let node = servers.primary();
     let url = past(node);
@@ -209,7 +209,7 @@ fn what_clients_send_is_executed_by_all() {
     verified(&serving);
 }
 
-/// Its commits are in no doubt, and look like those of somebody else.
+/// The commits have no in-flight write set, and look like those of another writer.
 #[test]
 fn nobody_is_taken_for_a_bypass_behind_a_reload() {
     let (_serving, mut console, _) = serving("writers = \"through-consort\"");
@@ -279,7 +279,7 @@ fn what_servers_might_execute_differently_is_refused() {
     ] {
         assert_eq!(sqlstate(&mut client, sql), "0A000", "{sql}");
     }
-    // What was understood before DDL is not what it is behind it.
+    // An analysis from before DDL does not hold after it.
     client.rows("CREATE TABLE d (id int, at timestamptz)").unwrap();
     for _ in 0..5 {
         client.rows("INSERT INTO d (id) VALUES (1)").unwrap();
@@ -302,7 +302,7 @@ fn what_servers_might_execute_differently_is_refused() {
     verified(&serving);
 }
 
-/// What was made before Consort came, or past it.
+/// Objects that were made before Consort came, or past it.
 #[test]
 fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
@@ -338,7 +338,7 @@ fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
 #[test]
 fn a_copy_to_the_client_waits_for_the_tables_that_it_reads_and_for_no_others() {
     for design in both() {
-        let (serving, _console, url) = serving_as(design, "wait_limit = \"1s\"\n");
+        let (serving, _console, url) = serving_as(design, "replica_wait_timeout = \"1s\"\n");
         let mut client = Client::connect(&url).unwrap();
         for sql in [
             "CREATE TABLE a (id int PRIMARY KEY, v int)",
@@ -354,12 +354,12 @@ fn a_copy_to_the_client_waits_for_the_tables_that_it_reads_and_for_no_others() {
             assert_eq!(psql(&url, sql).worked(), "2\t2\n", "{design}: {sql}");
         }
         for sql in ["COPY a TO STDOUT", "COPY (SELECT * FROM a) TO STDOUT"] {
-            assert!(psql(&url, sql).failed_saying(1).contains("waited"), "{design}: {sql}");
+            assert!(psql(&url, sql).failed_saying(1).contains("timed out waiting"), "{design}: {sql}");
         }
         client.rows("COMMIT").unwrap();
         assert_eq!(psql(&url, "COPY a TO STDOUT").worked(), "1\t3\n", "{design}");
         let refused = psql(&url, "COPY a FROM STDIN").failed_saying(1);
-        assert!(refused.contains("COPY from the client is not handed to all"), "{design}: {refused}");
+        assert!(refused.contains("COPY FROM STDIN is not supported"), "{design}: {refused}");
         verified(&serving);
     }
 }
@@ -374,7 +374,7 @@ pub(crate) fn both() -> Vec<&'static str> {
 
 /// The rows of a table become the same at all three servers; how many there are.
 pub(crate) fn become_equal(serving: &Serving, table: &str) -> usize {
-    // Looked at anew each time: what a client has left behind may still run.
+    // Queried each time: a client's statement may still run after the client has left.
     let at = |node: &Node| rows(node, "postgres", table);
     let mut count = 0;
     eventually("equal rows", || {
@@ -410,7 +410,7 @@ fn no_statement_of_a_request_changes_what_another_was_judged_by() {
             assert_eq!(sqlstate(&mut client, sql), "0A000", "{sql}");
         }
         client.rows("SET datestyle = 'ISO'; SET lock_timeout = 0").unwrap();
-        // Behind the end of a block the primary would execute what its replicas do not hear of.
+        // After the end of a block the primary would execute a statement that its replicas do not get.
         for sql in ["BEGIN", "INSERT INTO t VALUES (1)", "SAVEPOINT s", "INSERT INTO t VALUES (2)"] {
             client.rows(sql).unwrap();
         }
@@ -438,7 +438,7 @@ fn no_statement_of_a_request_changes_what_another_was_judged_by() {
         commits.extend(frame(b'S', b""));
         assert!(refused(raw.answer(&commits)), "a COMMIT that an error follows");
         assert_eq!(raw.answer(&batch(&["ROLLBACK"], false)), None);
-        // What a portal was bound to is executed.
+        // A portal runs with the statement that it was bound to.
         let mut rebound = frame(b'P', b"\0DELETE FROM t WHERE id = 1\0\0\0");
         rebound.extend(frame(b'B', b"\0\0\0\0\0\0\0\0"));
         rebound.extend(frame(b'P', b"\0SELECT 1\0\0\0"));
@@ -458,10 +458,7 @@ fn what_is_made_in_the_same_request_is_no_error_but_refused() {
         let mut raw = Raw::connect(serving.port);
         let mut refused = |bytes: &[u8]| {
             let error = raw.answer(bytes).expect("it is refused");
-            assert!(
-                error.contains("0A000") && error.contains("in a request of its own"),
-                "{design}: {error}"
-            );
+            assert!(error.contains("0A000") && error.contains("in a separate request"), "{design}: {error}");
         };
         for behind in
             ["INSERT INTO made VALUES (1)", "SELECT * FROM made", "COPY (SELECT a FROM made) TO STDOUT"]
@@ -521,7 +518,7 @@ fn a_table_that_copies_had_no_rows_of_is_copied_before_it_is_read() {
         }
         serving.servers.primary().query("postgres", "INSERT INTO odd VALUES (1, 't'), (2, 't')").unwrap();
         become_equal(&serving, "t");
-        // Both are copied anew, without the rows of the one.
+        // Both are copied again, without the rows of the one.
         for replica in 0..2 {
             serving.servers.replica(replica).query("postgres", "DELETE FROM t").unwrap();
         }
@@ -546,7 +543,7 @@ fn a_table_that_copies_had_no_rows_of_is_copied_before_it_is_read() {
 
 #[test]
 fn who_waits_in_a_circle_or_for_too_long_is_refused() {
-    let (serving, _console, url) = serving("wait_limit = \"2s\"\n");
+    let (serving, _console, url) = serving("replica_wait_timeout = \"2s\"\n");
     let mut one = Client::connect(&url).unwrap();
     let mut other = Client::connect(&url).unwrap();
     one.rows("CREATE TABLE a (v int); CREATE TABLE b (v int)").unwrap();
@@ -571,7 +568,11 @@ fn who_waits_in_a_circle_or_for_too_long_is_refused() {
     let _ = other.rows("ROLLBACK");
     one.rows("BEGIN").unwrap();
     one.rows("UPDATE a SET v = v + 1").unwrap();
-    assert_eq!(sqlstate(&mut other, "SELECT v FROM a"), "40001", "it waits no longer than wait_limit");
+    assert_eq!(
+        sqlstate(&mut other, "SELECT v FROM a"),
+        "40001",
+        "it waits no longer than replica_wait_timeout"
+    );
     one.rows("COMMIT").unwrap();
     other.rows("SELECT v FROM a").unwrap();
     equal(&serving, "a");
@@ -611,7 +612,7 @@ fn a_replica_that_has_drawn_other_numbers_before_it_failed_is_copied_anew() {
         assert_eq!(there.len(), 0, "the copy lacks the check");
         let taken_out = || figure(&serving, "consort_replicas_taken_out_total");
         let mut client = Client::connect(&url).unwrap();
-        // At all servers alike: nobody is lost.
+        // At all servers alike: none is lost.
         assert_eq!(sqlstate(&mut client, "INSERT INTO o (ref, zip) VALUES (1, 12345), (1, 12345)"), "23505");
         client.rows("INSERT INTO o (ref, zip) VALUES (2, 12345)").unwrap();
         assert_eq!(become_equal(&serving, "o"), 1);
@@ -652,7 +653,7 @@ fn after_the_primary_or_consort_was_killed_all_are_equal() {
 
 #[test]
 fn histories_are_serializable() {
-    let (serving, mut shown, url) = serving("wait_limit = \"1s\"\n");
+    let (serving, mut shown, url) = serving("replica_wait_timeout = \"1s\"\n");
     let console = serving.url("postgres", "consort");
     let line = ["histories", "--url", &url, "--console", &console, "--time", "4s", "--rate", "400"];
     let levels = ["--isolation", "serializable,autocommit", "--read-only", "0.4"];
@@ -700,7 +701,7 @@ fn no_copy_is_lost_with_a_cancelled_statement_that_draws_numbers() {
         assert!(sent, "it is taken");
         assert!(!primary.query("postgres", waits).unwrap().is_empty(), "it goes on");
         past.rows("ROLLBACK").unwrap();
-        // It ends as one that was cancelled, whatever it was answered.
+        // The statement ends as a cancelled one, with any answer.
         client.wait().unwrap();
         let said: Vec<String> = said.map(Result::unwrap).collect();
         assert_eq!(said, [""; 0], "no error");
@@ -712,7 +713,8 @@ fn no_copy_is_lost_with_a_cancelled_statement_that_draws_numbers() {
     }
 }
 
-/// A COMMIT, and a statement that draws numbers, go on to their end: their client is sent away behind them, and no copy is lost.
+/// A COMMIT, and a statement that draws numbers, go on to their end: their client is disconnected after them,
+/// and no copy is lost.
 #[test]
 fn no_copy_is_lost_with_a_client_that_is_sent_away() {
     for design in both() {
@@ -742,7 +744,7 @@ fn no_copy_is_lost_with_a_client_that_is_sent_away() {
         past.rows("ROLLBACK").unwrap();
         let trouble = draws.join().unwrap().expect_err("it was sent away");
         assert_eq!(trouble.sqlstate.as_deref(), Some("57P01"), "{trouble:?}");
-        // A COMMIT that waits at the primary alone, until another client is sent away for the same reason.
+        // A COMMIT that waits at the primary alone, until another client is disconnected for the same reason.
         primary.set("synchronous_commit", "local").unwrap();
         primary.set("synchronous_standby_names", "nobody").unwrap();
         let mut client = Client::connect(&url).unwrap();

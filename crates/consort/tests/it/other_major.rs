@@ -14,8 +14,8 @@ use testkit::Scratch;
 use crate::fixture::{CONSORT, Serving, configuration, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console};
 
-/// A front that passes everything on, and reports major version 16 in the place of 15 as long as it is told to: in the
-/// parameter `server_version`, and in values that say the same.
+/// A front that passes everything on, and reports major version 16 in the place of 15 until it is switched
+/// off: in the parameter `server_version`, and in values that say the same.
 struct Front {
     port: u16,
     is_other: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ fn asks(mut near: TcpStream, mut far: UnixStream) {
     let _ = far.shutdown(std::net::Shutdown::Both);
 }
 
-/// Message by message: a letter, and a length that counts itself.
+/// Message by message: a type byte, and a length that counts itself.
 fn answers(mut from: UnixStream, mut to: TcpStream, version: Option<Vec<u8>>) {
     let mut head = [0; 5];
     while from.read_exact(&mut head).is_ok() {
@@ -80,7 +80,7 @@ fn answers(mut from: UnixStream, mut to: TcpStream, version: Option<Vec<u8>>) {
     let _ = to.shutdown(std::net::Shutdown::Both);
 }
 
-/// The configuration with this node behind the front.
+/// The configuration with this node reached through the front.
 fn behind(text: &str, node: &Node, front: &Front) -> String {
     let direct = format!("host = \"{}\"\nport = {}\n", node.socket_folder().display(), node.port());
     assert!(text.contains(&direct), "{text}");

@@ -65,7 +65,7 @@ fn stays(console: &mut Console, client: &mut Client, read: &str) {
     assert!(why(console).iter().all(|why| !why.contains("replica1")), "{:?}", why(console));
 }
 
-/// What VERIFY says of each table: its name and state.
+/// VERIFY's line of each table: its name and state.
 fn verified(console: &mut Console) -> Vec<String> {
     let mut lines = Vec::new();
     eventually("a comparison", || {
@@ -117,12 +117,12 @@ fn what_ddl_makes_of_the_tables_of_a_part() {
     client.rows("INSERT INTO orders VALUES (150, 1, 0); INSERT INTO other VALUES (6)").unwrap();
     eventually("rows that are chosen", || count("orders") == Some(10) && count("shop.price") == Some(1));
     assert_eq!(count("other"), Some(0));
-    // They are read elsewhere until the next copy: nobody has said yet that their rows are there.
+    // They are read elsewhere until the next copy: their rows are not known to be there yet.
     assert_eq!(client.one("SELECT count(*) FROM other").unwrap(), "6");
     assert_eq!(client.one("SELECT count(*) FROM orders").unwrap(), "10");
     stays(&mut console, &mut client, "SELECT n FROM other");
     stays(&mut console, &mut client, "SELECT id FROM shop.price");
-    // What it has it keeps under another name; what takes the old name is chosen, too.
+    // The replica keeps its rows under another name; a table that takes the old name is chosen, too.
     client.rows("ALTER TABLE shop.stock SET SCHEMA public; ALTER TABLE stock RENAME TO kept").unwrap();
     client.rows("UPDATE kept SET n = 7").unwrap();
     let kept = "SELECT FROM kept WHERE n = 7";
@@ -165,7 +165,7 @@ fn a_replica_that_is_to_have_other_tables_is_copied_anew() {
     }
 }
 
-/// How many rows a replica of a folder of `up` has of each table of [`TABLES`] but the partition.
+/// Number of rows that a replica of a folder of `up` has of each table of [`TABLES`] but the partition.
 fn counts(folder: &UpFolder, node: &str) -> String {
     let sql = "SELECT concat_ws(' ', (SELECT count(*) FROM orders), (SELECT count(*) FROM shop.stock), \
                (SELECT count(*) FROM people), (SELECT count(*) FROM claims))";
@@ -185,9 +185,9 @@ fn replicas_of_some_tables_are_added() {
     assert!(refused.contains("are wanted, not \"shop.stock.x\""), "{refused}");
     assert!(!folder.path().join("replica1").exists());
     let added = replica(&folder, &["add", "--tables", "orders,shop.*"]).worked();
-    assert_eq!(added, "replica1: joins\n");
+    assert_eq!(added, "replica1: added\n");
     let added = replica(&folder, &["add", "--from", "backup", "--tables", "people"]).worked();
-    assert_eq!(added, "replica2: joins\n");
+    assert_eq!(added, "replica2: added\n");
     eventually("both copies", || {
         counts(&folder, "replica1") == "9 9 0 0" && counts(&folder, "replica2") == "0 0 9 0"
     });
@@ -207,7 +207,7 @@ fn replicas_of_some_tables_are_added() {
     assert!(config().contains(first) && !config().contains(second), "{}", config());
     assert_eq!(counts(&folder, "replica1"), "9 9 0 0");
     // The next one of that name has all.
-    assert_eq!(replica(&folder, &["add"]).worked(), "replica2: joins\n");
+    assert_eq!(replica(&folder, &["add"]).worked(), "replica2: added\n");
     assert_eq!(counts(&folder, "replica2"), "9 9 9 1");
 }
 
@@ -218,8 +218,8 @@ fn a_replica_of_some_tables_is_refused_where_reads_never_go_to_the_primary() {
     let design = design::ALL.iter().find(|design| design.needs_replicas()).expect("there is one").name;
     folder.run("up", &["--listen", &listen, "--design", design, "--replicas", "1"]).worked();
     let refused = replica(&folder, &["add", "--tables", "orders"]).failed(1);
-    assert!(refused.contains("--tables is for designs whose reads may go to the primary"), "{refused}");
-    let why = format!("with the design {design} replicas have all tables");
+    assert!(refused.contains("--tables is not supported by the design"), "{refused}");
+    let why = format!("the design {design}, in which every replica has all tables");
     assert!(refused.contains(&why), "{refused}");
     assert!(!folder.path().join("replica2").exists());
 }

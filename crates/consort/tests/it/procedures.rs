@@ -70,7 +70,7 @@ fn all_equal(serving: &Serving) {
 #[test]
 fn declared_procedures_are_executed_by_all() {
     for design in both() {
-        let (serving, _console, url, mut client) = serving(design, "wait_limit = \"60s\"\n");
+        let (serving, _console, url, mut client) = serving(design, "replica_wait_timeout = \"60s\"\n");
         for sql in [
             "CALL shop.place(1, 5)",
             "SET search_path = shop, public",
@@ -152,7 +152,7 @@ fn tables_whose_triggers_are_declared_may_be_written() {
 #[test]
 fn what_is_declared_is_locked_and_wanted_in_the_transactions_own_declaration() {
     for design in both() {
-        let (serving, _console, url, mut client) = serving(design, "wait_limit = \"1s\"\n");
+        let (serving, _console, url, mut client) = serving(design, "replica_wait_timeout = \"1s\"\n");
         let mut other = Client::connect(&url).unwrap();
         let all = "SET consort.tables_written = \
             'shop.items, shop.orders, shop.orders_id_seq, shop.note, shop.log, shop.log_n_seq'";

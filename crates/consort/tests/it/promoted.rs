@@ -1,5 +1,5 @@
-//! A standby that somebody promotes while reads run there, and writes to at once, past Consort: no read shows what was
-//! written, in whatever way it runs, and none but a transaction that has begun there hears of it.
+//! A standby is promoted while reads run there, and gets writes at once, past Consort. No read shows these
+//! writes, in any way of running, and only a transaction that has begun there gets an error.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::load::{ANYWHERE, Client, Console, READ_QUIET, THROUGH, Trouble, serve
 /// Sessions that read in the same way.
 const READERS: usize = 2;
 
-/// What stands in the quiet row, at the primary.
+/// Value of the quiet row, at the primary.
 const RIGHT: &str = "7";
 
 /// Longer than what is held of an answer.
@@ -83,7 +83,7 @@ impl Readers {
         eventually("reads", || self.shared.reads.load(Ordering::Relaxed) >= before + reads);
     }
 
-    /// What they read that was wrong.
+    /// Wrong values that they have read.
     fn end(self) -> Vec<String> {
         self.shared.stopped.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("no reader panics"));
@@ -129,7 +129,7 @@ fn what_is_written_at_a_promoted_standby_is_not_seen() {
     nobody_sees_what_a_promoted_standby_shows(ANYWHERE);
 }
 
-/// It follows what the other one becomes, and no connection of it ends.
+/// The second standby follows the promoted one, and no connection of it ends.
 #[test]
 fn what_a_standby_takes_from_a_promoted_one_is_not_seen() {
     let (mut serving, mut console, url) = serving(2, THROUGH);
@@ -157,7 +157,7 @@ fn what_a_standby_takes_from_a_promoted_one_is_not_seen() {
         assert_eq!(client.one(READ_QUIET).unwrap(), RIGHT);
     }
     assert_eq!(served(&mut console, "standby2"), before);
-    // Also when it receives nothing any more, and is looked at by somebody who has not seen it before.
+    // Also when it receives nothing any more, and a new Consort connects to it.
     first.kill();
     let received = "SELECT FROM pg_stat_wal_receiver";
     eventually("no receiver", || second.query("postgres", received).unwrap().is_empty());
@@ -193,7 +193,7 @@ fn what_a_standby_takes_from_an_archive_is_not_seen() {
     promote_and_write(first);
     let shown = || second.query("postgres", READ_QUIET).unwrap()[0][0].clone();
     eventually("what is written there", || {
-        // What was written is in a segment that the next one shows to be whole.
+        // The writes are in a segment that the next one shows to be whole.
         let next = "SELECT pg_switch_wal() WHERE NOT pg_is_in_recovery()";
         first.query("postgres", next).unwrap();
         shown().as_deref() == Some("666")

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::fixture::{CONSORT, run, up_folder};
 
-/// What continuous integration runs by itself.
+/// Commands that continuous integration runs itself.
 const RUN_ELSEWHERE: &[&str] = &["make demo", "make test"];
 
 #[test]

@@ -13,14 +13,14 @@ use crate::serving::figure;
 /// Clients have connections of their own; without it they share them.
 const OWN: &str = "pool_mode = \"session\"";
 
-/// Two tables of one name, which only the path tells apart, and values whose form is a matter of settings.
+/// Two tables of one name, which only the path distinguishes, and values whose form is a matter of settings.
 const TABLES: &str = "CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE a.named (id int, name text); \
      CREATE TABLE b.named (id int, name text); INSERT INTO a.named VALUES (1, 'a'); INSERT INTO b.named VALUES (1, 'b'); \
      CREATE TABLE formed (id int, at timestamptz, bytes bytea); \
      INSERT INTO formed VALUES (1, '2020-01-01 12:00+00', 'A')";
 
-/// A setting, what it becomes, a read that shows it, what that is before and afterwards. PostgreSQL reports the second
-/// to the client by itself, as soon as the process says anything.
+/// A setting, its new value, a read that shows it, and the read's values before and afterwards. PostgreSQL
+/// reports the second to the client automatically, with the next message of the process.
 const CHANGES: [(&str, &str, &str, &str, &str); 3] = [
     ("search_path", "b, public", "SELECT name FROM named WHERE id = 1", "a", "b"),
     (
@@ -41,7 +41,7 @@ fn at_standbys(serving: &Serving) -> u64 {
         .sum()
 }
 
-/// What the read shows when a standby answers it.
+/// The read's value at a standby.
 fn elsewhere(serving: &Serving, client: &mut Client, read: &str) -> String {
     let mut shown = String::new();
     eventually("a read at a standby", || {
@@ -112,14 +112,14 @@ fn what_a_reload_changes_counts_for_open_sessions_with_writers_through_consort()
     counts_as_soon_as_the_primary_says_so(&format!("{THROUGH}\n{OWN}"));
 }
 
-/// Somebody edits a server's file.
+/// Edits a server's configuration file.
 fn append(node: &Node, name: &str, value: &str) {
     let file = node.data_folder().join("postgresql.auto.conf");
     let mut file = std::fs::OpenOptions::new().append(true).open(file).expect("a file of settings");
     writeln!(file, "{name} = '{value}'").expect("it is written");
 }
 
-/// Nobody tells Consort: a signal comes, and once a read elsewhere is under the new settings, all are.
+/// Consort is not notified: a signal comes, and once a read elsewhere is under the new settings, all are.
 fn is_found(lines: &str) {
     let (serving, url, _admin) = begin(lines);
     let primary = serving.servers.primary();
@@ -147,7 +147,7 @@ fn a_reload_past_consort_is_found_with_writers_through_consort() {
     is_found(&format!("{THROUGH}\n{OWN}"));
 }
 
-/// What decides where a statement may run.
+/// Settings that decide where a statement may run.
 #[test]
 fn defaults_of_transactions_that_a_reload_changes_are_heeded() {
     let (serving, url, mut admin) = begin(ANYWHERE);
@@ -156,7 +156,7 @@ fn defaults_of_transactions_that_a_reload_changes_are_heeded() {
     assert_eq!(elsewhere(&serving, &mut client, read), before, "{name}");
     reload(&mut admin, "default_transaction_read_only", "on");
     eventually("READ ONLY", || client.one("SHOW default_transaction_read_only").expect("an answer") == "on");
-    // What Consort itself writes to let reads leave again is written all the same.
+    // Consort's own writes, which let reads be offloaded again, are done all the same.
     let mut client = Client::connect(&url).expect("a log-in");
     assert_eq!(elsewhere(&serving, &mut client, read), before, "{name}");
     let refused = client.rows("INSERT INTO a.named VALUES (2, 'c')").expect_err("it is read-only");
@@ -207,7 +207,8 @@ fn begins_with(url: &str, name: &str, value: &str) {
     eventually(name, || Client::connect(url).expect("a log-in").one(&show).expect("an answer") == value);
 }
 
-/// Where connections are shared, a session has the new configuration whatever it runs first, and what it has set itself.
+/// Under transaction pooling, a session has the new configuration from its first statement on, and its own
+/// settings.
 #[test]
 fn a_session_that_shares_connections_goes_on_under_the_new_configuration() {
     let (serving, _url, mut admin) = begin(ANYWHERE);

@@ -1,12 +1,13 @@
-//! Names that come to mean something else: databases and roles that are renamed or made anew, tables that go before others.
-//! A connection at a standby, and what was parsed on it, must not go on as what it was.
+//! Names that change their meaning: databases and roles that are renamed or created again, tables that
+//! precede others. A connection at a standby, and the statements parsed on it, must not keep their old
+//! meaning.
 
 use tokio_postgres::Statement;
 
 use crate::fixture::eventually;
 use crate::load::{ANYWHERE, Client, Console, READ_QUIET, THROUGH, served, serving};
 
-/// So often a read is repeated that must be right each time.
+/// Repetitions of a read that must be right each time.
 const AGAIN: usize = 40;
 
 /// Reads until a standby has served one; each answer must be this one.
@@ -18,7 +19,7 @@ fn leaves_as(console: &mut Console, mut read: impl FnMut() -> String, expected: 
     });
 }
 
-/// Whether a standby soon serves one of these reads; each answer must be this one.
+/// True if a standby soon serves one of these reads; each answer must be this one.
 fn leaves_soon(console: &mut Console, mut read: impl FnMut() -> String, expected: &str) -> bool {
     let before = served(console, "standby1");
     (0..10).any(|_| {
@@ -27,8 +28,9 @@ fn leaves_soon(console: &mut Console, mut read: impl FnMut() -> String, expected
     })
 }
 
-/// A prepared statement that leaves. What could not be told of it in time when it was parsed, on a machine that stood still
-/// for a moment, may keep it at the primary for good once the catalog changes: then it is prepared again.
+/// A prepared statement that is offloaded. On a machine that stood still for a moment, its analysis may be
+/// incomplete at the parse. Then it may stay at the primary for good once the catalog changes: it is prepared
+/// again.
 fn prepared(console: &mut Console, client: &mut Client, sql: &str, expected: &str) -> Statement {
     let mut leaving = None;
     eventually("a prepared statement that leaves", || {
@@ -56,8 +58,8 @@ fn a_database_made_anew_under_the_name_of_another() {
     }
 }
 
-/// A database goes on under another name, and what is written there before that is known counts. Nobody is taken for a
-/// writer past Consort.
+/// A database goes on under another name, and writes there before that count as known. No client is taken for
+/// a writer past Consort.
 #[test]
 fn a_database_goes_on_under_another_name() {
     let (serving, mut console, url) = serving(1, THROUGH);
@@ -195,7 +197,7 @@ fn what_was_prepared_before_its_database_was_followed_leaves_too() {
             serving.ended();
             serving.start_again();
             let mut client = Client::connect(&url).unwrap();
-            // In a block nobody can ask what the session's settings are.
+            // In a block the session's settings cannot be queried.
             if in_block {
                 client.rows("BEGIN").unwrap();
             }
@@ -248,12 +250,13 @@ fn what_was_prepared_before_a_killed_primary_is_followed_again_leaves_too() {
     assert!(all_leave >= 2, "{all_leave}");
 }
 
-/// A select list of so many columns: a shape that nobody has seen, and that takes a while to analyse.
+/// A select list of so many columns: a new shape, which takes a while to analyse.
 fn columns(many: usize) -> String {
     (0..many).map(|at| format!("1 AS c{at}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What runs in a block before its tree is known may have changed anything, until the tree tells that it has not.
+/// A statement that runs in a block before its tree is known may have changed anything, until the tree shows
+/// that it has not.
 #[test]
 fn what_was_prepared_behind_a_statement_that_was_not_known_yet_leaves() {
     let (_serving, mut console, url) = serving(1, ANYWHERE);
@@ -333,7 +336,7 @@ fn a_statement_that_code_deallocates_is_gone() {
     }
 }
 
-/// What code does that nobody calls by name counts: a trigger may change the session.
+/// Code that runs without a call by name counts: a trigger may change the session.
 #[test]
 fn a_setting_that_a_trigger_changes_holds() {
     let (_serving, mut console, url) = serving(1, ANYWHERE);
@@ -357,7 +360,7 @@ fn a_setting_that_a_trigger_changes_holds() {
     }
 }
 
-/// What holds for one block alone is part of what is prepared in it.
+/// A setting of one block alone is part of the statements that are prepared in it.
 #[test]
 fn what_is_prepared_under_what_ends_with_the_block_stays() {
     let (_serving, mut console, url) = serving(1, ANYWHERE);

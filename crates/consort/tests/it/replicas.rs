@@ -1,4 +1,4 @@
-//! What an operator does with a replica that Consort feeds while everybody works: paused, resumed, made anew.
+//! Operations on a logical replica while clients work: pause, resume, copy again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ fn replica(serving: &Serving, what: &str, name: &str) -> Done {
     run(command.args(["replica", what, name, "--config"]).arg(serving.config_file()))
 }
 
-/// The number of a database, which each copy of it has anew.
+/// The number of a database, which is new for each copy of it.
 pub(crate) fn number(node: &Node) -> Option<String> {
     let sql = "SELECT oid FROM pg_database WHERE datname = 'postgres'";
     node.query("template1", sql).ok()?.first()?.first()?.clone()
@@ -30,14 +30,14 @@ const NUMBERED: &str = "CREATE TABLE kept (id serial PRIMARY KEY, v int); \
     CREATE SEQUENCE down INCREMENT -1; CREATE SEQUENCE \"Odd one\"; \
     INSERT INTO kept (v) VALUES (1), (2), (3); INSERT INTO always (v) VALUES (1), (2), (3)";
 
-/// Where the sequences of [`NUMBERED`] stand at a node.
+/// Values of the sequences of [`NUMBERED`] at a node.
 fn sequences(node: &Node) -> Option<Vec<Vec<Option<String>>>> {
     let one = |name: &str| format!("SELECT '{name}', last_value, is_called FROM \"{name}\"");
     let all = ["kept_id_seq", "always_id_seq", "down", "Odd one"].map(one).join(" UNION ALL ");
     node.query("postgres", &all).ok()
 }
 
-/// Waits until the replica's sequences stand where the primary's do, behind the rows that were written.
+/// Waits until the replica's sequences have the primary's values, after the written rows.
 fn sequences_follow(serving: &Serving, behind: &str) {
     let (primary, replica) = (serving.servers.primary(), serving.servers.replica(0));
     for table in ["kept", "always"] {
@@ -74,7 +74,7 @@ fn a_paused_replica_takes_nothing_until_it_is_resumed() {
     let (before, shown) = (served(&mut console, "replica1"), there());
     load.goes_on(20, 10);
     assert_eq!((served(&mut console, "replica1"), there()), (before, shown));
-    assert_eq!(replica(&serving, "resume", "replica1").worked(), "replica1: goes on\n");
+    assert_eq!(replica(&serving, "resume", "replica1").worked(), "replica1: resumed\n");
     assert_ne!(state(&mut console), "paused");
     serves(&mut console, "replica1");
     load.end();
@@ -126,7 +126,7 @@ fn told_to_truth(
     client.rows("CREATE TABLE heavy (id int PRIMARY KEY, v text NOT NULL)").expect("the table can be made");
     let node = serving.servers.replica(0);
     eventually("the table at the replica", || rows(node, "postgres", "heavy").is_some());
-    // What DDL brings along does not fire there: this comes behind it.
+    // DDL at the replica does not fire it: this follows the DDL.
     node.query("postgres", SLOWLY).expect("the replica may have triggers of its own");
     all_equal(&serving, &mut console);
     console.rows("PAUSE REPLICA replica1");
@@ -182,7 +182,10 @@ fn a_copy_that_falls_too_far_behind_is_broken_off() {
     write_much(&mut client);
     eventually("a copy that is given up", || {
         let why = console.feed("replica1", "postgres").why;
-        why.contains("it was given up meanwhile: it is further behind than fed_buffer and fed_archive hold")
+        why.contains(
+            "the copy was given up: the replication backlog exceeds replication_buffer_size and \
+                      replication_spill_size",
+        )
     });
     drop(still);
     all_equal(&serving, &mut console);
@@ -196,7 +199,7 @@ fn a_replica_is_made_anew_while_everybody_works() {
     let before = number(node);
     let done = replica(&serving, "rebuild", "replica1");
     assert!(done.err.contains("replica1, database postgres: "), "{done:?}");
-    assert_eq!(done.worked(), "replica1: is copied anew\n");
+    assert_eq!(done.worked(), "replica1: rebuilding\n");
     assert_ne!(number(node), before);
     load.goes_on(20, 10);
     serves(&mut console, "replica1");
@@ -236,14 +239,17 @@ fn a_replica_that_has_failed_is_made_anew() {
 fn what_is_no_replica_is_refused() {
     let (serving, _console, _url) = serving(1, THROUGH);
     let refused = replica(&serving, "pause", "replica9").failed(1);
-    assert!(refused.contains("there is no replica \"replica9\"\nConsort feeds replica1."), "{refused}");
+    assert!(
+        refused.contains("replica \"replica9\" does not exist\nLogical replicas: replica1."),
+        "{refused}"
+    );
     let refused = replica(&serving, "rebuild", "standby1").failed(1);
-    assert!(refused.contains("\"standby1\" is no replica that Consort feeds"), "{refused}");
+    assert!(refused.contains("\"standby1\" is not a logical replica"), "{refused}");
     let console = serving.url("postgres", "consort");
     let mut psql = testkit::program("psql");
     psql.args(["-X", "-v", "VERBOSITY=verbose", "-d", &console, "-c", "RESUME REPLICA nobody"]);
     let refused = run(&mut psql).err;
-    assert!(refused.contains("42704") && refused.contains("HINT:  Consort feeds replica1."), "{refused}");
+    assert!(refused.contains("42704") && refused.contains("HINT:  Logical replicas: replica1."), "{refused}");
 }
 
 #[test]
@@ -290,7 +296,7 @@ fn sequences_of_a_replica_follow_those_of_the_primary() {
     sequences_follow(&serving, "sequences behind a new copy");
 }
 
-/// A replica that is behind has not run the DDL yet when the primary is asked where its sequences stand.
+/// A lagging replica has not run the DDL yet when the primary's sequences are queried.
 #[test]
 fn what_ddl_has_drawn_is_told_to_no_replica_that_has_not_run_it() {
     let (serving, _console, url) = waiting::serving(design::CONSORT.name, 2, THROUGH);
@@ -348,7 +354,7 @@ impl Drop for Still {
 fn is_half_copied(console: &mut Console) -> [u64; 4] {
     let mut far = [0; 4];
     eventually("a copy half-way", || {
-        let rows = console.rows("SHOW FEEDS");
+        let rows = console.rows("SHOW REPLICATION");
         let figure = |column| rows.first()?.get::<&str>(column)?.parse().ok();
         let figures = ["copied_tables", "tables_to_copy", "copied_bytes", "bytes_to_copy"]
             .map(|of| figure(of).unwrap_or_default());
@@ -423,7 +429,7 @@ fn a_replica_that_dies_in_the_middle_of_its_copy_leaves_no_trace() {
         client.rows("UPDATE quiet SET v = v + 1").unwrap();
         primary.query("postgres", &kept).unwrap().is_empty()
     });
-    assert_eq!(console.rows("SHOW FEEDS")[0].get("pending_commits"), Some("0"));
+    assert_eq!(console.rows("SHOW REPLICATION")[0].get("pending_commits"), Some("0"));
     drop(still);
     node.start().unwrap();
     all_equal(&serving, &mut console);

@@ -1,4 +1,4 @@
-//! What the process itself takes: memory of clients that do nothing.
+//! Resources of the process itself: memory of clients that do nothing.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use crate::load::{Client, Console, READ_QUIET, THROUGH, serves_all};
 
 /// With ten idle clients.
 const TEN_CLIENTS_KB: u64 = 20 * 1024;
-/// Of that, the pages of the program itself; one built for tests has more of them than one built to be used.
+/// The part of it for the pages of the program itself; a test build has more of them than a release build.
 const PROGRAM_KB: u64 = 10 * 1024;
 /// For each further one.
 const A_CLIENT_KB: u64 = 64;
-/// So many further ones.
+/// Number of further clients.
 const MORE: u64 = 60;
 
-/// What of the process lies in memory: what it holds, and what it is.
+/// Resident memory of the process: its data and its program.
 fn resident_kb(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("a temporary file can be written");
     let value = |name: &str| -> u64 {

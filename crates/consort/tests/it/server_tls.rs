@@ -22,7 +22,7 @@ const STREAM: &str = "backend_type = 'walsender'";
 const GATE: &str = "coalesce(client_dn, '') LIKE '%CN=gate'";
 const SPARE: &str = "coalesce(client_dn, '') LIKE '%CN=spare'";
 
-/// Whether there are such connections, which have come to a node by TCP, and this is so of all of them.
+/// True if there are such connections, which have come to a node by TCP, and this is so of all of them.
 fn is_so(node: &Node, which: &str, so: &str) -> bool {
     let sql = format!(
         "SELECT count(*) > 0 AND bool_and({so}) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
@@ -64,7 +64,7 @@ fn tls_is_taken_where_a_server_has_it() {
     fs::remove_file(users).unwrap();
 }
 
-/// Servers that let nobody in by TCP but with a certificate of whom they know.
+/// Servers that accept TCP clients only with a certificate of a known name.
 struct Certifying {
     servers: Arc<Scratch>,
     made: Certificates,
@@ -103,8 +103,8 @@ impl Certifying {
         }
     }
 
-    /// The files that Consort is given hold the certificate and the key of this name. Who runs PostgreSQL's programs for it
-    /// may read them, and nobody else.
+    /// Gives Consort the files with the certificate and the key of this name. Only the user that runs
+    /// PostgreSQL's programs for it may read them.
     fn shows(&self, name: &str) {
         let owner = format!("--reference={}", self.servers.primary().data_folder().display());
         for end in ["pem", "key"] {
@@ -138,7 +138,7 @@ impl Drop for Certifying {
     }
 }
 
-/// Whether whoever comes to this server without one hears so.
+/// True if a client without a certificate gets that error from this server.
 fn wants_a_certificate(node: &Node) -> bool {
     let mut psql = testkit::program("psql");
     psql.args(["-XAtqc", "SELECT 1"]).env("PGHOST", "localhost").env("PGPORT", node.port().to_string());
@@ -169,8 +169,8 @@ fn servers_that_want_a_certificate_see_the_one_that_is_configured() {
     is_renewed(&certifying, &serving);
 }
 
-/// A certificate that is renewed under its name is shown from the next RELOAD on by all that connect anew. Who is connected
-/// stays.
+/// A certificate that is renewed under its name is presented on all new connections from the next RELOAD on.
+/// Open connections stay.
 fn is_renewed(certifying: &Certifying, serving: &Serving) {
     let servers = &certifying.servers;
     let (primary, standby) = (servers.primary(), &servers.cluster().standbys()[0]);
@@ -208,7 +208,7 @@ fn a_replica_is_copied_and_fed_with_the_certificate() {
     let certifying = Certifying::start(Options { standbys: 0, replicas: 1, ..Scratch::options() });
     let servers = &certifying.servers;
     let serving = serve(servers, "localhost", &certifying.with());
-    // It is followed from its first use on.
+    // The database is followed from its first use on.
     eventually("a client", || ask(&serving, "keyed", KEYED, &[], READ).out == "lamp\n");
     let shows = |word: &str| {
         let rows = servers.replica(0).query("postgres", "SELECT v FROM goods");
@@ -246,10 +246,13 @@ fn a_certificate_for_servers_that_cannot_be_shown_is_named() {
         assert!(refused.contains(&said), "{lines}: {refused}");
     }
     let idle = refused(&both(&gate, &key));
-    assert!(idle.contains("server_tls_certificate: is never shown: set server_tls"), "{idle}");
+    assert!(
+        idle.contains("server_tls_certificate: has no effect without server_tls; set server_tls"),
+        "{idle}"
+    );
 }
 
-/// What is said of a configuration with these lines.
+/// The error for a configuration with these lines.
 fn refused(lines: &str) -> String {
     let file = temporary("certificates").with_extension("toml");
     let text = format!("auth_type = \"trust\"\n{lines}[primary]\nhost = \"localhost\"\n");

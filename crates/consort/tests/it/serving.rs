@@ -82,7 +82,7 @@ fn sigterm_lets_an_open_transaction_end_and_nobody_in() {
 
 #[test]
 fn after_the_drain_time_open_transactions_are_cut_off() {
-    let mut serving = Serving::start(0, "drain_time = \"100ms\"");
+    let mut serving = Serving::start(0, "shutdown_drain_timeout = \"100ms\"");
     let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
     client.rows("BEGIN; CREATE TABLE undone ()").unwrap();
     serving.signal("TERM");
@@ -95,7 +95,7 @@ fn after_the_drain_time_open_transactions_are_cut_off() {
 
 #[test]
 fn after_the_drain_time_statements_are_ended() {
-    let mut serving = Serving::start(0, "drain_time = \"100ms\"");
+    let mut serving = Serving::start(0, "shutdown_drain_timeout = \"100ms\"");
     serving.servers.query("CREATE TABLE late (n int)");
     let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
     let writing = std::thread::spawn(move || client.rows("INSERT INTO late SELECT 1 FROM pg_sleep(600)"));
@@ -109,7 +109,7 @@ fn after_the_drain_time_statements_are_ended() {
     assert!(serving.servers.query("SELECT FROM late").is_empty());
 }
 
-/// Whoever goes away without a word is found: the system looks after each connection that says nothing.
+/// A client that vanishes is found: the system probes each silent connection.
 #[test]
 fn connections_that_say_nothing_are_looked_after() {
     let serving = Serving::start(0, "");
@@ -126,14 +126,14 @@ fn connections_that_say_nothing_are_looked_after() {
     assert!(!timers.is_empty() && timers.iter().all(|timer| timer.starts_with("02:")), "{timers:?}");
 }
 
-/// What no synchronous standby has is not acknowledged, however the wait for it ends.
+/// A commit that no synchronous standby has is not acknowledged, in whatever way the wait for it ends.
 #[test]
 fn a_commit_that_waits_for_a_standby_is_not_acknowledged_by_the_end() {
-    let mut serving = Serving::start(0, "drain_time = \"100ms\"");
+    let mut serving = Serving::start(0, "shutdown_drain_timeout = \"100ms\"");
     serving.servers.query("CREATE TABLE late (n int)");
     let mut client = Client::connect(&serving.url("postgres", "postgres")).unwrap();
     serving.servers.primary().set("synchronous_standby_names", "nobody").unwrap();
-    // The first ones may not wait yet: the server heeds the setting a moment later.
+    // The first ones may not wait yet: the server applies the setting a moment later.
     let writing = std::thread::spawn(move || {
         (0..)
             .find_map(|_| client.rows("INSERT INTO late VALUES (1)").err())
@@ -152,7 +152,7 @@ fn a_commit_that_waits_for_a_standby_is_not_acknowledged_by_the_end() {
 fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     let serving = Serving::start(0, "stats_users = []");
     let console = serving.url("eye", "consort");
-    assert!(psql(&console, "SHOW VERSION").err.contains("may not use the console"));
+    assert!(psql(&console, "SHOW VERSION").err.contains("not permitted to use the console"));
     let text = fs::read_to_string(serving.config_file()).unwrap();
     fs::write(serving.config_file(), text.replace("stats_users = []", "stats_users = [\"eye\"]")).unwrap();
     serving.signal("HUP");
@@ -166,38 +166,41 @@ fn reload_takes_over_what_can_change_and_refuses_mistakes() {
     assert!(psql(&console, "SHOW VERSION").status.success(), "what counted goes on");
 
     // The limits count at once; what needs a new start is named.
-    let key = "held_answer = \"128kB\"\ndesign = \"weak\"\nconsole_database = \"elsewhere\"\n";
+    let key = "max_held_result_size = \"128kB\"\ndesign = \"weak\"\nconsole_database = \"elsewhere\"\n";
     let text = text.replace("stats_users = []", "max_clients = 2");
     fs::write(serving.config_file(), format!("log_level = \"debug\"\n{key}{text}")).unwrap();
     let told = psql(&admin, "RELOAD");
     assert!(
-        told.err.contains("these keys count from the next start: design, held_answer, console_database"),
+        told.err.contains(
+            "settings that take effect after a restart: design, max_held_result_size, console_database"
+        ),
         "{told:?}"
     );
     let own = psql(&serving.url("postgres", "postgres"), "SHOW consort.consistency").worked();
     assert_eq!(own, "strong\n", "by the design that the process runs by");
     // Until then the console shows what counts, and says each time what waits.
     let shown = psql(&admin, "SHOW CONFIG").out;
-    assert!(shown.contains("held_answer|64kB|"), "{shown}");
+    assert!(shown.contains("max_held_result_size|64kB|"), "{shown}");
     assert!(shown.contains("max_clients|2|"), "{shown}");
     let told = psql(&admin, "RELOAD");
-    assert!(told.err.contains("these keys count from the next start: design"), "{told:?}");
+    assert!(told.err.contains("settings that take effect after a restart: design"), "{told:?}");
     let url = serving.url("postgres", "postgres");
     let held: Vec<_> = (0..2).map(|_| Client::connect(&url).unwrap()).collect();
     let refused = Client::connect(&url).err().expect("two are in");
     assert_eq!(refused.sqlstate.as_deref(), Some("53300"), "{refused:?}");
-    // Who finds out who they are comes in.
+    // The administrator, who looks at the clients, gets in.
     assert_eq!(psql(&admin, "SHOW CLIENTS").worked().matches("|postgres|postgres|").count(), 2);
     drop(held);
 }
 
-/// A standby's walsender is none, nor is Consort's own. What was seen counts until the operator says otherwise.
+/// A standby's walsender is no writer, nor is Consort's own. A finding counts until the operator says
+/// otherwise.
 #[test]
 fn a_walsender_that_takes_sql_is_a_writer_past_consort() {
     let (serving, mut console, _url) = serving(1, THROUGH);
     assert_eq!(console.writers(), "through-consort");
-    // Who is there when Consort begins is waited for, and no news.
-    eventually("nothing in doubt", || console.rows("SHOW DOUBTS").is_empty());
+    // Clients from before Consort's start are waited for, and are no news.
+    eventually("nothing in doubt", || console.rows("SHOW IN_FLIGHT").is_empty());
     let (folder, port) =
         (serving.servers.primary().socket_folder().display(), serving.servers.primary().port());
     let mut psql = testkit::program("psql");
@@ -223,7 +226,7 @@ fn a_table_that_is_locked_at_first_gets_its_identity_later() {
     fs::write(&file, configuration(&servers, free_port(), "auth_type = \"trust\"")).unwrap();
     consort(&["attach", "--database", "postgres", "--config", file.to_str().unwrap()]).worked();
     fs::remove_file(&file).unwrap();
-    // Who held it before would be waited for.
+    // Its earlier holder would be waited for.
     servers.query("ALTER EVENT TRIGGER consort_ddl_command_end DISABLE; CREATE TABLE held (a int)");
     servers.query("ALTER EVENT TRIGGER consort_ddl_command_end ENABLE ALWAYS; INSERT INTO held VALUES (1)");
     let mut holder = Client::connect(&past(servers.primary())).unwrap();
@@ -270,7 +273,7 @@ fn what_a_slot_keeps_is_measured() {
     let serving = Serving::over(Scratch::with(options), THROUGH);
     let url = serving.url("postgres", "postgres");
     let mut holder = Client::connect(&url).unwrap();
-    // The slot must keep the log from here on: an open transaction that wrote.
+    // The slot must keep the WAL from here on: an open transaction that wrote.
     holder.rows("CREATE TABLE t (n int)").unwrap();
     let kept = || figure(&serving, "consort_slot_retained_bytes{database=\"postgres\"}");
     let left = || figure(&serving, "consort_slot_remaining_bytes{database=\"postgres\"}");
@@ -280,7 +283,7 @@ fn what_a_slot_keeps_is_measured() {
     psql(&url, "SELECT pg_logical_emit_message(false, '', repeat('x', 40000000))").worked();
     eventually("a slot that keeps more", || kept() > before + 30_000_000 && left() < room);
     let status = serving.run("status", &[]).worked();
-    assert!(status.contains("; its slot keeps") && status.contains("more and it is lost"), "{status}");
+    assert!(status.contains("; its slot retains") && status.contains("and is lost after"), "{status}");
     holder.rows("COMMIT").unwrap();
 }
 
@@ -296,17 +299,17 @@ fn attach_check_repair_and_detach() {
     let attached = serving.run("attach", &[]).worked();
     assert!(attached.contains("postgres: attached, slot consort_postgres_5"), "{attached}");
     let checked = serving.run("check", &[]).worked();
-    assert!(
-        checked.contains("primary: nothing is missing") && checked.contains("standby1: nothing is missing")
-    );
+    assert!(checked.contains("primary: ok") && checked.contains("standby1: ok"));
     serving.servers.query("DROP EVENT TRIGGER consort_sql_drop");
     assert!(serving.run("check", &[]).worked().contains("no event trigger consort_sql_drop"));
-    assert!(serving.run("repair", &[]).worked().contains("postgres: whole, slot consort_postgres_5"));
-    assert!(serving.run("check", &[]).worked().contains("primary: nothing is missing"));
+    assert!(serving.run("repair", &[]).worked().contains("postgres: complete, slot consort_postgres_5"));
+    assert!(serving.run("check", &[]).worked().contains("primary: ok"));
     let used = "SELECT 1 FROM pg_replication_slots WHERE slot_type = 'logical' AND active";
     psql(&serving.url("postgres", "postgres"), "SELECT 1").worked();
     eventually("a slot in use", || !serving.servers.query(used).is_empty());
-    assert!(serving.run("detach", &[]).failed(1).contains("postgres: stop Consort first"));
+    assert!(
+        serving.run("detach", &[]).failed(1).contains("postgres: the slot is in use, stop Consort first")
+    );
     serving.signal("TERM");
     serving.ended();
     assert_eq!(serving.run("detach", &[]).worked(), "postgres: detached\n");
@@ -359,7 +362,7 @@ fn check_names_every_missing_prerequisite_with_the_line_that_mends_it() {
     eventually("the standby's new setting", || {
         serving.run("check", &[]).out.contains("ALTER SYSTEM SET hot_standby_feedback = on")
     });
-    assert!(done.failed(1).contains("one thing is missing"));
+    assert!(done.failed(1).contains("1 prerequisite is missing"));
 }
 
 #[test]
@@ -382,17 +385,20 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
     );
     let counted = explain("SELECT count(*) FROM orders").worked();
     assert!(counted.contains("orders (no column; all rows"), "{counted}");
-    assert!(explain(" -- nothing").failed(1).contains("there is no statement in it"));
+    assert!(explain(" -- nothing").failed(1).contains("the text contains no statement"));
     let several = explain("UPDATE orders SET n = 1; SELECT nextval('s'); BEGIN").worked();
-    for sentence in
-        ["it writes", "writes: orders", "it reads or moves a sequence", "a utility statement (begin)"]
-    {
+    for sentence in [
+        "the statement writes",
+        "writes: orders",
+        "the statement reads or advances a sequence",
+        "utility statement (begin)",
+    ] {
         assert!(several.contains(sentence), "{sentence} is missing in {several}");
     }
-    assert!(several.contains("in one query they run at the primary, together"), "{several}");
-    for (comment, said) in [("weak", "the consistency weak"), ("wek", "a consistency that is not known")] {
+    assert!(several.contains("in one query message all statements run at the primary"), "{several}");
+    for (comment, said) in [("weak", "the consistency weak"), ("wek", "an unknown consistency")] {
         let explained = explain(&format!("/* consort: {comment} */ SELECT n FROM orders")).worked();
-        assert!(explained.contains(&format!("its comment asks for {said}")), "{explained}");
+        assert!(explained.contains(&format!("the comment requests {said}")), "{explained}");
     }
     let tame = explain("SELECT tame()").worked();
     assert!(
@@ -400,9 +406,9 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
         "{tame}"
     );
     let wild = explain("SELECT wild()").worked();
-    assert!(wild.contains("not known to be harmless"), "{wild}");
+    assert!(wild.contains("not known to be replica-safe"), "{wild}");
     let why = "public.wild is VOLATILE, and no table [procedure.\"public.wild\"] declares what it reads (tables_read)";
-    assert!(wild.contains(&format!("harmless_functions: {why}: this declaration does not count")), "{wild}");
+    assert!(wild.contains(&format!("replica_safe_functions: {why}: this declaration is ignored")), "{wild}");
     assert!(explain("SELECT * FROM nowhere").failed(1).contains("\"nowhere\" does not exist"));
 }
 
@@ -428,37 +434,37 @@ fn explain_says_what_every_server_executes_and_what_is_declared_for_it() {
             ("DELETE FROM parts", "every server executes it", "consort.tables_written = 'parts'"),
             ("SELECT n FROM items", "may run at any server", "consort.tables_read = 'items'"),
             ("SELECT now() FROM items", "runs at the primary", "consort.tables_read = 'items'"),
-            ("UPDATE items SET n = random() * 9", "refused with 0A000, for it draws random values", ""),
-            ("CREATE TABLE more (id int)", "every server executes it", "consort.tables_written = '*'"),
-            ("CREATE TABLE more AS SELECT 1", "refused with 0A000", ""),
-            ("CREATE ROLE somebody", "refused with 0A000", ""),
             (
-                "COPY items FROM STDIN",
-                "refused with 0A000, for COPY from the client is not handed to all",
+                "UPDATE items SET n = random() * 9",
+                "rejected with 0A000: the statement uses random values",
                 "",
             ),
+            ("CREATE TABLE more (id int)", "every server executes it", "consort.tables_written = '*'"),
+            ("CREATE TABLE more AS SELECT 1", "rejected with 0A000", ""),
+            ("CREATE ROLE somebody", "rejected with 0A000", ""),
+            ("COPY items FROM STDIN", "rejected with 0A000: COPY FROM STDIN is not supported", ""),
             (
                 "CALL place(3)",
                 "every server executes it",
                 "consort.tables_read = 'items', consort.tables_written = 'shop.\"Orders\", shop.\"Orders_id_seq\"'",
             ),
-            ("CALL other(3)", "refused with 0A000, for the procedure is not declared", ""),
-            ("SET work_mem = '1MB'", "a utility statement (set)", ""),
+            ("CALL other(3)", "rejected with 0A000: the procedure is not declared", ""),
+            ("SET work_mem = '1MB'", "utility statement (set)", ""),
         ] {
             let explained = serving.run("explain", &[sql]).worked();
             assert!(explained.contains(said), "{design}: {said} is missing in {explained}");
-            let shown = explained.contains("a block declares for it");
+            let shown = explained.contains("a transaction block must declare");
             assert_eq!(shown, declares && !declaration.is_empty(), "{explained}");
             assert!(!shown || explained.contains(&format!("{declaration}\n")), "{explained}");
         }
         for (comment, said) in [
-            ("tables_written = 'items'", "its comment declares all of it"),
-            ("tables_read = 'items'", "its comment leaves out items: refused with 55000"),
+            ("tables_written = 'items'", "the comment declares all tables"),
+            ("tables_read = 'items'", "the comment does not declare items: rejected with 55000"),
             (
                 "tables_written = 'nothing'",
-                "its comment names the table \"nothing\", which does not exist: 42P01",
+                "the comment declares the table \"nothing\", which does not exist: 42P01",
             ),
-            ("tables_writen = 'items'", "its comment is not understood: refused with 42704"),
+            ("tables_writen = 'items'", "invalid comment: rejected with 42704"),
         ] {
             let explained =
                 serving.run("explain", &[&format!("/* consort: {comment} */ DELETE FROM items")]).worked();

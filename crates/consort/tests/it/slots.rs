@@ -36,7 +36,8 @@ fn configure(serving: &Serving, lines: &str) {
     fs::write(serving.config_file(), text.replacen(ATTACH, lines, 1)).expect("it is there");
 }
 
-/// Nobody uses the database any more after Consort was started again. Its slot moves on with the WAL of others.
+/// No client uses the database any more after Consort was started again. Its slot moves on with the WAL of
+/// others.
 #[test]
 fn attached_slots_are_read_after_a_restart() {
     let mut serving = attached(&["idle"]);
@@ -74,9 +75,9 @@ fn left_over_slots_are_named_and_detached() {
     let status = serving.run("status", &[]).worked();
     assert!(status.contains(&line) && status.contains("is left over"), "{status}");
     let said = serving.run("check", &[]).failed_saying(1);
-    assert!(said.contains(&line) && said.contains("3 things are missing"), "{said}");
+    assert!(said.contains(&line) && said.contains("3 prerequisites are missing"), "{said}");
 
-    // The line works, beside the Consort that runs; then all others, one of which nobody can enter.
+    // The line works, alongside the Consort that runs; then all others, one of which accepts no login.
     let said = serving.run("detach", &["--database", "retired"]).worked();
     assert!(said.contains("retired: detached"), "{said}");
     serving.servers.query("ALTER DATABASE closed ALLOW_CONNECTIONS false");
@@ -91,7 +92,7 @@ fn left_over_slots_are_named_and_detached() {
     serving.run("check", &[]).worked();
 }
 
-/// A slot is dropped, or loses its WAL, while nobody looks.
+/// A slot is dropped, or loses its WAL, while no Consort runs.
 #[test]
 fn missing_and_lost_slots_fail_the_check() {
     let mut serving = attached(&["shop"]);
@@ -100,14 +101,14 @@ fn missing_and_lost_slots_fail_the_check() {
     serving.servers.query(
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = 'postgres'",
     );
-    // Before a start every slot is inactive: that is said, and no fault.
+    // Before a start every slot is inactive: a finding, and no fault.
     let said = serving.run("check", &[]).worked();
     assert!(said.contains("advice: the slot consort_shop_") && said.contains("is inactive"), "{said}");
 
     serving.servers.query("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
     let said = serving.run("check", &[]).failed_saying(1);
     let line = format!("consort repair --config {}", serving.config_file().display());
-    assert!(said.contains("is missing, and its database is attached") && said.contains(&line), "{said}");
+    assert!(said.contains("is missing, but its database is attached") && said.contains(&line), "{said}");
     serving.run("repair", &[]).worked();
     serving.run("check", &[]).worked();
 

@@ -1,4 +1,4 @@
-//! Whole transactions at standbys, beside standbys that lag or cannot keep a snapshot.
+//! Whole transactions at standbys, alongside standbys that lag or cannot keep a snapshot.
 
 use std::time::Duration;
 

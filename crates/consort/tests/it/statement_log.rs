@@ -71,14 +71,14 @@ impl Said {
 
 #[test]
 fn each_statement_says_where_it_ran_and_why() {
-    let said = Said::start(1, "proof_limit = \"1s\"\nlog_routing = \"all\"");
+    let said = Said::start(1, "proof_timeout = \"1s\"\nlog_routing = \"all\"");
     eventually("a read at the standby", || {
         said.ask("reader", "SELECT v FROM goods WHERE id = 1").worked();
         said.of("reader").iter().any(|line| line["at"] == "standby1")
     });
     let lines = said.of("reader");
     let line = lines.iter().find(|line| line["at"] == "standby1").unwrap();
-    assert_eq!((&line["message"], &line["user"]), (&"a statement ran".into(), &"postgres".into()));
+    assert_eq!((&line["message"], &line["user"]), (&"statement executed".into(), &"postgres".into()));
     assert_eq!(line["statement"], "SELECT v FROM goods WHERE id = ?");
     assert_eq!(line["database"], "postgres");
     assert!(["plain", "positioned"].contains(&line["why"].as_str().unwrap()), "{line}");
@@ -100,7 +100,7 @@ fn each_statement_says_where_it_ran_and_why() {
     let line = said.last("fails");
     assert_eq!(line["failed"], true, "{line}");
 
-    // Of what is text with a secret in it nothing is said but the text around it.
+    // A statement with a secret in it is logged without the secret's text.
     for (number, sql) in [
         "CREATE ROLE quiet PASSWORD 'hush'",
         "ALTER ROLE quiet PASSWORD E'h\\x75sh hush'",
@@ -141,7 +141,7 @@ fn what_is_said_is_chosen_while_consort_runs() {
     said.ask("short", "SELECT 1").worked();
     said.ask("long", "SELECT pg_sleep(0.2)").worked();
     let line = said.last("long");
-    assert_eq!(line["message"], "a statement took long");
+    assert_eq!(line["message"], "slow statement");
     assert!(line["server_ms"].as_f64().unwrap() >= 200.0, "{line}");
     assert!(said.of("short").is_empty());
     said.set("log_min_duration_statement", "-1");
@@ -190,12 +190,13 @@ fn the_wait_for_a_connection_is_told_apart() {
 fn unruly(said: &Said) -> Vec<Value> {
     let lines = said.log.lines.lock().expect("nobody panics with it");
     let fields = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let is_one =
-        |fields: &Value| fields["message"].as_str().is_some_and(|text| text.starts_with("an unruly client"));
+    let is_one = |fields: &Value| {
+        fields["message"].as_str().is_some_and(|text| text.starts_with("misbehaving client"))
+    };
     fields.map(|line| line["fields"].clone()).filter(is_one).collect()
 }
 
-/// Logged in with these bytes behind it, and what then comes is left where it is.
+/// Logged in, with these bytes afterwards; the answers are left unread.
 fn raw(said: &Said, application: &str, behind: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", said.port)).expect("it listens");
     let text = format!("user\0postgres\0database\0postgres\0application_name\0{application}\0\0");
@@ -229,7 +230,7 @@ fn unruly_clients_are_named_once_and_a_flood_of_them_is_counted() {
     let line = unruly(&said).remove(1);
     assert!(line["application"] == "broken" && line["user"] == "postgres", "{line}");
 
-    // Who is looked at when another is named is not named again.
+    // A client that is checked when another one is logged is not logged again.
     let other = raw(&said, "other", &rows);
     eventually("another one", || unruly(&said).iter().any(|line| line["application"] == "other"));
     assert_eq!(unruly(&said).len(), 3, "{:?}", unruly(&said));

@@ -17,7 +17,7 @@ const TABLES: &str = "CREATE TABLE sums (id int PRIMARY KEY, v bigint NOT NULL);
     INSERT INTO sums SELECT n, 0 FROM generate_series(1, 60) n; \
     INSERT INTO parts SELECT n, n FROM generate_series(1, 60) n";
 
-/// What each writer does, one after the other: what it reads others write meanwhile.
+/// Statements of each writer, one after the other: the rows that it reads are written by others meanwhile.
 fn statements(writer: u64, round: u64) -> Vec<String> {
     let (some, row) = (round % 5, (round * 7 + writer) % 60 + 1);
     match round % 6 {
@@ -91,7 +91,7 @@ fn settled(serving: &Serving, console: &mut Console) {
 
 /// A figure of the replica's feeding.
 fn figure(console: &mut Console, name: &str) -> u64 {
-    let rows = console.rows("SHOW FEEDS");
+    let rows = console.rows("SHOW REPLICATION");
     let value = |row: &SimpleQueryRow| row.get(name).and_then(|value| value.parse().ok());
     rows.iter().find_map(value).unwrap_or_default()
 }
@@ -175,7 +175,8 @@ fn statements_that_call_declared_functions_travel() {
         client.rows("UPDATE parts SET v = v + 1 WHERE id = 7").expect("it is updated");
         client.rows(called).expect("it is updated");
     }
-    // Both of them, but for the first ones, which nobody has analysed: what is called leaves the session as it was.
+    // Both of them, except the first ones, which are not analysed yet: the called code leaves the session as
+    // it was.
     eventually("both of them", || figure(&mut console, "statements") > before + 30);
     let before = figure(&mut console, "statements");
     for _ in 0..10 {
@@ -243,8 +244,8 @@ fn statements_that_fire_declared_triggers_travel() {
         0,
         "what triggers wrote is what they wrote at the primary"
     );
-    // What is not declared, what has a column that asks for the time, what stands beside other statements, and what may go by a
-    // setting that only the application knows.
+    // Undeclared statements, tables with a column that asks for the time, statements together with others,
+    // and statements that may depend on a setting that only the application knows.
     let before = figure(&mut console, "statements");
     let mut of_an_application = Client::connect(&url).expect("a log-in");
     of_an_application.rows("SET app.actor = 'somebody'").expect("a setting of an application");
@@ -259,7 +260,7 @@ fn statements_that_fire_declared_triggers_travel() {
     }
     settled(&serving, &mut console);
     assert_eq!(figure(&mut console, "statements"), before, "rows travel");
-    // What is declared wrongly writes another number of rows there.
+    // A wrong declaration writes another number of rows there.
     eventually("steps that are undone", || {
         client = afresh();
         for _ in 0..10 {
@@ -307,7 +308,7 @@ const MORE_ASKS: [&str; 3] = [
     "CREATE TRIGGER numbers AFTER UPDATE ON others FOR EACH ROW EXECUTE FUNCTION numbers()",
 ];
 
-/// What others have set at a shared connection keeps statements at home that fire triggers.
+/// Other sessions' settings at a pooled connection keep statements that fire triggers at the primary.
 const OWN: &str = "pool_mode = \"session\"";
 
 const ASKS_DECLARED: &str = "[procedure.\"public.tells\"]\ntables_written = \"told\"\n[procedure.\"public.asks\"]\ntables_written = \"note\"\n\
@@ -346,7 +347,8 @@ fn what_triggers_ask_of_the_session_is_the_same_there_or_rows_travel() {
     runs(&mut maker, &ASKS);
     let fires = "UPDATE sums SET v = v + 1";
     let mut client = travelling(&serving, &mut console, fires);
-    // Under other settings at the end of the block; in another isolation; with settings that nobody can ask for.
+    // Under other settings at the end of the block; in another isolation; with settings that cannot be
+    // queried.
     let before = figure(&mut console, "statements");
     let mut by_code = connect(&url);
     runs(&mut by_code, &["SELECT set_config('app.actor', 'of the session', false)"]);
@@ -365,10 +367,11 @@ fn what_triggers_ask_of_the_session_is_the_same_there_or_rows_travel() {
         settled(&serving, &mut console);
         figure(&mut console, "statements") > before
     });
-    // What is caused at the end of the transaction by what is left to it; defaults of domains, and numbers of identity columns.
+    // Effects of deferred work at the end of the transaction; defaults of domains, and numbers of identity
+    // columns.
     runs(&mut maker, &MORE_ASKS);
     for asks in [fires, "UPDATE parts SET v = v + 1", "UPDATE others SET v = v + 1"] {
-        // The first of them is not understood yet; behind each, code has run in its session.
+        // The first of them is not analysed yet; after each, code has run in its session.
         for _ in 0..4 {
             let mut client = travelling(&serving, &mut console, "UPDATE control SET v = v + 1");
             let before = figure(&mut console, "statements");
@@ -395,7 +398,7 @@ fn what_others_have_set_at_a_shared_connection_keeps_statements_at_home() {
     runs(&[TABLES]);
     runs(&ASKS);
     let fires = "UPDATE sums SET v = v + 1";
-    // It is understood by then.
+    // The statement is analysed by then.
     runs(&[fires; 10]);
     runs(&["BEGIN", "SET LOCAL app.actor = 'of the block'", "COMMIT"]);
     settled(&serving, &mut console);
@@ -407,9 +410,9 @@ fn what_others_have_set_at_a_shared_connection_keeps_statements_at_home() {
     assert!(said.contains("public.note") && !said.contains("differs"), "{said}");
 }
 
-/// Two transactions write a table each, and one is acknowledged before the other begins. The replica is held back until it is
-/// to be given both; then it goes on, and somebody holds the earlier one's table there. What is read meanwhile, until it is
-/// `enough`: ten for the earlier one, one for the later one.
+/// Two transactions write a table each, and one is acknowledged before the other begins. The replica is held
+/// back until it is to be given both. Then it goes on, and another session holds the earlier one's table
+/// there. Returns the reads meanwhile, until it is `enough`: ten for the earlier one, one for the later one.
 fn read_where_the_earlier_waits(design: &str, enough: fn(&[i64]) -> bool) -> Vec<i64> {
     let lines = format!("{ANYWHERE}\napply_connections = 3");
     let (serving, mut console, url) = serving(design, 1, &lines);
@@ -420,7 +423,7 @@ fn read_where_the_earlier_waits(design: &str, enough: fn(&[i64]) -> bool) -> Vec
         let create = format!("CREATE TABLE {table} (id int PRIMARY KEY, n int NOT NULL)");
         writer.rows(&format!("{create}; INSERT INTO {table} VALUES (1, 0)")).expect("a table");
     }
-    // Who feeds knows all of them: to ask about one it would wait for what is under way.
+    // The feed knows all of them: a query about one would wait for the open transactions.
     for table in tables {
         writer.rows(&format!("UPDATE {table} SET n = 0")).expect("it is updated");
     }
@@ -485,5 +488,5 @@ fn up_makes_replicas_that_are_fed() {
     assert!(said.contains("public.many") && !said.contains("differs"), "{said}");
     up.run("down", &[]).worked();
     let said = up.run("up", &["--standbys", "1"]).failed(1);
-    assert!(said.contains("a standby is of no use to the design"), "{said}");
+    assert!(said.contains("does not support standbys"), "{said}");
 }

@@ -55,8 +55,8 @@ fn up_in_the_foreground_with_another_design_and_other_writers() {
     assert_eq!(ports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["primary", "standby1"]);
     let direct = format!("postgres://postgres@127.0.0.1:{}/postgres", ports[0].1);
     psql(&direct, "CREATE TABLE beside (v int)").worked();
-    assert!(home.run("up", &["--writers", "through-consort"]).failed(1).contains("take another --dir"));
-    assert!(home.run("up", &["--foreground"]).failed(1).contains("Consort runs there already"));
+    assert!(home.run("up", &["--writers", "through-consort"]).failed(1).contains("use another --dir"));
+    assert!(home.run("up", &["--foreground"]).failed(1).contains("Consort is already running there"));
 
     run(Command::new("kill").arg(child.id().to_string())).worked();
     assert!(child.wait().expect("it is our child").success());
@@ -86,14 +86,14 @@ fn up_starts_again_what_is_there_after_a_reboot() {
     pids.extend(
         pid_files.iter().map(|file| fs::read_to_string(file).unwrap().lines().next().unwrap().to_owned()),
     );
-    // The machine goes down: nobody says farewell, every file stays.
+    // The machine goes down: no process says farewell, every file stays.
     for pid in &pids {
         run(Command::new("kill").args(["-KILL", pid.trim()])).worked();
     }
     eventually("the end of all", || {
         pids.iter().all(|pid| !fs::exists(format!("/proc/{}", pid.trim())).unwrap())
     });
-    // It comes up, and somebody else has got the numbers.
+    // The machine comes up, and another process has got the numbers.
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     for file in &pid_files {
         let text = fs::read_to_string(file).unwrap();
@@ -112,14 +112,14 @@ fn up_starts_again_what_is_there_after_a_reboot() {
 
 #[test]
 fn bench_without_its_program_says_how_to_build_it() {
-    // A copy of the program in a folder of its own has no consort-bench beside it.
+    // A copy of the program in a folder of its own has no consort-bench there.
     let folder = temporary("alone");
     fs::create_dir_all(&folder).unwrap();
     let alone = folder.join("consort");
     fs::copy(CONSORT, &alone).unwrap();
     let said = run(Command::new(&alone).args(["bench", "stale", "--help"]).env("PATH", &folder)).failed(1);
     assert!(said.contains("HINT: build it") && said.contains("-p experiments"), "{said}");
-    // The program beside it gets all arguments, help included.
+    // The program in the same folder gets all arguments, help included.
     let beside = folder.join("consort-bench");
     fs::write(&beside, "#!/bin/sh\necho \"$@\"\n").unwrap();
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
@@ -137,9 +137,12 @@ fn psql_and_serve_take_what_they_say() {
     let console = home.run("psql", &["-d", "consort", "-XAtc", "SHOW VERSION"]).worked();
     assert!(console.starts_with("Consort "), "{console}");
     let checked = home.run("check", &[]).worked();
-    assert!(checked.contains("the configuration is sound"), "{checked}");
+    assert!(checked.contains("the configuration is valid"), "{checked}");
     let explained = home.run("explain", &["SELECT pg_sleep(1)"]).worked();
-    assert!(explained.contains("runs at the primary: its result depends on the time"), "{explained}");
+    assert!(
+        explained.contains("runs at the primary: the statement depends on the current time"),
+        "{explained}"
+    );
     let explained = home.run("explain", &["SELECT relname FROM pg_class"]).worked();
     assert!(explained.contains("reads: pg_class ("), "{explained}");
     assert!(home.run("explain", &["selec"]).failed(1).contains("syntax error at or near \"selec\""));
@@ -147,7 +150,7 @@ fn psql_and_serve_take_what_they_say() {
     let pid_file = home.path().join("consort.pid").display().to_string();
     let config = home.path().join("consort.toml").display().to_string();
     let second = consort(&["serve", "--config", &config, "--pid-file", &pid_file]).failed(1);
-    assert!(second.contains("Consort runs already"), "{second}");
+    assert!(second.contains("Consort is already running"), "{second}");
     home.run("attach", &["--database", "postgres"]).worked();
     home.run("psql", &["-d", "consort", "-c", "SHUTDOWN"]);
     eventually("the end", || home.run("status", &[]).status.code() == Some(3));

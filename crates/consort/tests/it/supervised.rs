@@ -1,4 +1,4 @@
-//! What systemd hears of `consort serve`.
+//! Notifications of `consort serve` to systemd.
 
 use crate::fixture::{configuration, free_port, run, serve, temporary};
 use std::fs;

@@ -25,13 +25,13 @@ fn console(serving: &Serving) -> Console {
     Console::connect(&serving.url("postgres", "consort"))
 }
 
-/// How many clients of the database this process has.
+/// Number of this process's clients of the database.
 fn clients(serving: &Serving) -> usize {
     let is_one = |row: &&tokio_postgres::SimpleQueryRow| row.get("database") == Some("postgres");
     console(serving).rows("SHOW CLIENTS").iter().filter(is_one).count()
 }
 
-/// Whether all clients of the database rest.
+/// True if all clients of the database rest.
 fn is_idle(serving: &Serving) -> bool {
     let ours = |row: &&tokio_postgres::SimpleQueryRow| row.get("database") == Some("postgres");
     console(serving).rows("SHOW CLIENTS").iter().filter(ours).all(|row| row.get("state") == Some("idle"))
@@ -57,7 +57,8 @@ impl Sleeper {
         self.runtime.block_on(self.client.simple_query(sql)).expect("an answer");
     }
 
-    /// What is said to a statement that would run for ever, and is cancelled with the key of its log-in again and again until then.
+    /// The error of a statement that would run for ever, and is cancelled with the key of its log-in again
+    /// and again until then.
     fn is_cancelled(&self) -> Option<String> {
         let token = self.client.cancel_token();
         let cancelled = async {
@@ -182,7 +183,7 @@ fn whoever_is_in_a_transaction_ends_it_and_comes_behind() {
     let sleeping = Sleeper::connect(&url);
     sleeping.asks("BEGIN");
     let mut before = serving.is_taken_over();
-    // What it runs there is cancelled through the new one.
+    // The client's statement there is cancelled through the new process.
     assert_eq!(sleeping.is_cancelled().as_deref(), Some("57014"));
     assert!(before.is_there());
     assert_eq!(busy.number(READ_QUIET).unwrap(), 8);
@@ -214,7 +215,7 @@ fn whoever_is_on_the_way_is_waited_for_by_the_process_before() {
     serving.signal("STOP");
     client.rows("COMMIT").unwrap();
     let first = looked();
-    // It waits for the client to have arrived, and for nothing else.
+    // The successor waits for the client to have arrived, and for nothing else.
     eventually("a process that has looked around for a while", || {
         !before.is_there() || looked() > first.map(|first| first + 20)
     });
@@ -396,7 +397,7 @@ fn whoever_has_always_asked_already_comes_between_two_requests() {
     assert!(eager.is_answered());
 }
 
-/// Clients that connect, ask and leave, one behind the other, until this is dropped.
+/// Clients that connect, query and leave, one after the other, until this is dropped.
 struct Comers {
     stop: Arc<AtomicBool>,
     came: Arc<AtomicUsize>,
@@ -478,7 +479,7 @@ fn without_a_process_to_take_over_from_it_says_so() {
     assert!(serving.ended().success());
     for word in ["--takeover", "--reboot", "-R"] {
         let said = serving.run("serve", &[word]).failed(3);
-        assert!(said.contains("there is nobody to take over from"), "{said}");
+        assert!(said.contains("no process to take over from"), "{said}");
     }
 }
 
@@ -503,7 +504,7 @@ fn a_new_process_that_is_wrong_or_ends_early_changes_nothing() {
     goes_on();
     with(&right.replace(&serving.port.to_string(), &crate::fixture::free_port().to_string()));
     let said = serving.run("serve", &["--takeover"]).failed(1);
-    assert!(said.contains("listens at none of this one's addresses"), "{said}");
+    assert!(said.contains("listens on none of the configured addresses"), "{said}");
     goes_on();
     // Its primary answers nothing: it never gets ready, and is killed when it has the sockets.
     let socket = run(Command::new("sh").args(["-c", &format!("ls -l /proc/{}/fd", serving.pid())])).worked();
@@ -531,7 +532,7 @@ fn a_new_process_that_is_wrong_or_ends_early_changes_nothing() {
 /// In which processes hand over, as `session::CARRIED_VERSION` has it.
 const VERSION: u32 = 6;
 
-/// Somebody who speaks with the process that serves as a new one does.
+/// A stranger that speaks to the predecessor as a successor does.
 struct Stranger(UnixStream);
 
 impl Stranger {
@@ -552,12 +553,12 @@ impl Stranger {
         self.0.write_all(&[&length.to_be_bytes()[..], &[0], letter].concat()).expect("it is heard");
     }
 
-    /// It takes over in this version.
+    /// Begins a takeover in this version.
     fn hello(&mut self, version: u32) {
         self.says(&[&[0][..], &version.to_be_bytes()].concat());
     }
 
-    /// The letter that comes next, or nothing at the end.
+    /// The next handover message, or nothing at the end.
     fn hears(&mut self) -> Option<Vec<u8>> {
         let mut header = [0; 5];
         self.0.read_exact(&mut header).ok()?;
@@ -580,7 +581,7 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         stranger.hello(99);
         let refused = stranger.hears().expect("an answer");
         assert_eq!(refused[0], 1, "{refused:?}");
-        assert!(String::from_utf8_lossy(&refused).contains("takes over in version 99"), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused).contains("version 99 of the successor"), "{refused:?}");
         let mut paused = console(&serving);
         paused.rows("PAUSE");
         let mut stranger = Stranger::to(&serving);
@@ -606,7 +607,7 @@ fn until_all_is_handed_over_everything_can_be_taken_back() {
         stranger.hello(VERSION);
         stranger.hears_until(4);
         stranger.says(&[5, 0]);
-        // It has the client, and says nothing more.
+        // The successor has the client, and sends nothing more.
         assert_eq!(stranger.hears_until(7), 1);
         drop(stranger);
         assert_eq!(client.one("SHOW app.tenant").unwrap(), "seven");
@@ -711,9 +712,9 @@ fn a_signal_has_the_program_started_again() {
             break;
         }
     }
-    // Nobody else may hold the file meanwhile.
+    // No other process may hold the file meanwhile.
     let held = serving.run("serve", &["--pid-file", &pid_file.display().to_string()]).failed(1);
-    assert!(held.contains("runs already"), "{held}");
+    assert!(held.contains("is already running"), "{held}");
     run(Command::new("kill").arg("-TERM").arg(new.to_string())).worked();
     eventually("the end of the new one", || client.one("SELECT 1").is_err());
     std::fs::remove_file(pid_file).unwrap();

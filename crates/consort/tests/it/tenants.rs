@@ -24,7 +24,7 @@ fn leaves(console: &mut Console, client: &mut Client) {
     });
 }
 
-/// Everything an owner sets for his database counts for his clients, and for no connection of Consort's.
+/// An owner's settings of its database count for its clients, and for no connection of Consort's.
 #[test]
 fn owner_settings_keep_no_database_at_the_primary() {
     let (mut serving, mut console, url) = serving(1, ANYWHERE);

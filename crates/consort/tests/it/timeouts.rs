@@ -1,4 +1,4 @@
-//! How long clients may stay and their statements may take, and what is kept ready for them: PgBouncer's settings.
+//! Timeouts of clients and statements, and connections that are kept ready for them: PgBouncer's settings.
 
 use crate::fixture::{Serving, eventually, psql};
 use crate::load::Client;
@@ -78,7 +78,7 @@ fn a_statement_of_a_user_that_takes_too_long_is_ended() {
     let sleeps = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND usename = 'hasty'";
     eventually("its end at the primary", || serving.servers.query(sleeps).is_empty());
     assert_eq!(slow.join().unwrap().unwrap(), "slept");
-    // Whoever waits for a connection is no better off.
+    // A client that waits for a connection is no better off.
     let console = serving.url("postgres", "consort");
     for set in ["SET pool_mode = 'transaction'", "SET default_pool_size = 1"] {
         psql(&console, set).worked();
@@ -163,7 +163,7 @@ fn what_nobody_has_used_for_longest_makes_room() {
         let found = kept_ready(&serving, "postgres");
         found.len() == 2 && !found.contains(&others[0])
     });
-    // It needs one that has logged in as it does.
+    // The client needs a connection that has logged in with the same parameters.
     let _other = Client::connect(&format!("{url}?options=-c%20work_mem%3D5MB")).unwrap();
     eventually("the end of one", || !kept_ready(&serving, "postgres").contains(&used));
     assert_ne!(client.one("SELECT pg_backend_pid()").unwrap(), used);
@@ -182,7 +182,7 @@ fn where_the_server_could_let_nobody_in_the_next_ones_are_not_tried() {
     assert_eq!(psql(&late, "SELECT 1").worked(), "1\n");
 }
 
-/// What one client does wrong is no matter of those who come as the same role.
+/// One client's error does not affect other clients of the same role.
 #[test]
 fn what_the_server_says_to_one_client_is_said_to_no_other() {
     let (serving, _console, url) = stage("server_login_retry = \"1h\"");
@@ -212,7 +212,7 @@ fn a_primary_that_hangs_lets_nobody_in() {
     serving.servers.primary().hang();
     let refused = psql(&url, "SELECT 1").err;
     serving.servers.primary().resume();
-    assert!(refused.contains("the primary cannot be reached: no answer within 300 ms"), "{refused}");
+    assert!(refused.contains("cannot connect to the primary: no answer within 300 ms"), "{refused}");
 }
 
 #[test]
@@ -224,5 +224,5 @@ fn pgbouncers_names_of_settings_are_understood() {
     }
     psql(&console, "SET max_client_conn = 1").worked();
     let _one = Client::connect(&url).unwrap();
-    assert!(psql(&url, "SELECT 1").err.contains("too many clients: max_clients is 1"));
+    assert!(psql(&url, "SELECT 1").err.contains("too many clients (max_clients = 1)"));
 }

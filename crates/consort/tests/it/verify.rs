@@ -1,5 +1,5 @@
-//! `consort verify`: replicas that Consort feeds are compared with the primary while writers go on; what differs is named,
-//! serves nothing any more, and is copied anew on request.
+//! `consort verify`: logical replicas are compared with the primary while writers go on; a table that differs
+//! is named, serves nothing any more, and is copied again on request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -131,23 +131,23 @@ fn nothing_differs_while_writers_go_on() {
     assert!(said.contains("public.account") && !said.contains("differs"), "{said}");
 }
 
-/// What is done at a replica past Consort, and what is said of it.
+/// Changes at a replica past Consort, and the finding for each.
 const PLANTED: &[(&str, &str)] = &[
     ("DELETE FROM p1 WHERE id = 300", "a row is missing at the replica|(id) = (300)"),
     ("DELETE FROM p2", "a row is missing at the replica|(id) = (1)"),
-    ("INSERT INTO p3 VALUES (0)", "a row is at the replica alone|(id) = (0)"),
-    ("INSERT INTO p4 VALUES (9999)", "a row is at the replica alone|(id) = (9999)"),
+    ("INSERT INTO p3 VALUES (0)", "a row exists at the replica only|(id) = (0)"),
+    ("INSERT INTO p4 VALUES (9999)", "a row exists at the replica only|(id) = (9999)"),
     ("UPDATE p5 SET v = v || ' ' WHERE id = 1000", "a row differs in v|(id) = (1000)"),
     ("UPDATE p6 SET v = '' WHERE id IN (500, 501)", "a row differs in v|(id) = (500)"),
     ("UPDATE p7 SET v = NULL WHERE id = 1", "a row differs in v|(id) = (1)"),
     ("UPDATE p8 SET n = 1.00 WHERE id = 1", "a row differs in n|(id) = (1)"),
     ("UPDATE p9 SET b = '\\x00' WHERE id = 2", "a row differs in b|(id) = (2)"),
     ("UPDATE p10 SET v = 'x', n = 0 WHERE id = 77", "a row differs in v, n|(id) = (77)"),
-    ("UPDATE p11 SET id = -id WHERE id = 600", "a row is at the replica alone|(id) = (-600)"),
+    ("UPDATE p11 SET id = -id WHERE id = 600", "a row exists at the replica only|(id) = (-600)"),
     ("UPDATE p12 SET b = NULL", "a row differs in b|(id) = (1)"),
     ("ALTER TABLE p13 DROP COLUMN v", "has no column v text at the replica|"),
-    ("ALTER TABLE p14 ADD COLUMN w int", "has a column w integer at the replica alone|"),
-    ("DROP TABLE p15", "is not there at the replica|"),
+    ("ALTER TABLE p14 ADD COLUMN w int", "has a column w integer at the replica only|"),
+    ("DROP TABLE p15", "does not exist at the replica|"),
     ("TRUNCATE p16", "a row is missing at the replica|(id) = (1)"),
     (
         "DELETE FROM bare WHERE ctid = (SELECT max(ctid) FROM bare WHERE v = 'a')",
@@ -155,7 +155,7 @@ const PLANTED: &[(&str, &str)] = &[
     ),
     ("INSERT INTO none DEFAULT VALUES", "the primary has a row 1 times, the replica 2 times|() = ()"),
     ("DELETE FROM part WHERE id = 5", "a row is missing at the replica|(id) = (5)"),
-    ("CREATE TABLE mine (id int)", "is at the replica alone|"),
+    ("CREATE TABLE mine (id int)", "exists at the replica only|"),
 ];
 
 fn planted() -> String {
@@ -231,11 +231,11 @@ fn what_cannot_be_compared_is_said() {
     let lines = found(&mut console, "VERIFY");
     assert!(lines.contains(&"replica2|public.quiet|equal||".to_owned()), "{lines:?}");
     let said = serving.run("verify", &["nothing"]).failed(1);
-    assert!(said.contains("Consort follows no database of the name nothing"), "{said}");
+    assert!(said.contains("Consort does not follow a database named nothing"), "{said}");
     serving.servers.replica(0).resume();
 }
 
-/// What is done at a replica past Consort, of which table, and what is said of that when it is repaired.
+/// Changes at a replica past Consort, the table, and the report of the repair.
 const BY_ROWS: &[(&str, &str, &str)] = &[
     (
         "DELETE FROM p1 WHERE id IN (300, 301)",
@@ -245,7 +245,7 @@ const BY_ROWS: &[(&str, &str, &str)] = &[
     (
         "INSERT INTO p2 VALUES (-5), (5000)",
         "p2",
-        "a row is at the replica alone; rows inserted: 0, replaced: 0, deleted: 2|(id) = (-5)",
+        "a row exists at the replica only; rows inserted: 0, replaced: 0, deleted: 2|(id) = (-5)",
     ),
     (
         "UPDATE p3 SET v = NULL, n = NULL WHERE id < 6",
@@ -255,7 +255,7 @@ const BY_ROWS: &[(&str, &str, &str)] = &[
     (
         "UPDATE p4 SET id = -id WHERE id = 600",
         "p4",
-        "a row is at the replica alone; rows inserted: 1, replaced: 0, deleted: 1|(id) = (-600)",
+        "a row exists at the replica only; rows inserted: 1, replaced: 0, deleted: 1|(id) = (-600)",
     ),
     (
         "UPDATE wide SET v = v || 'x' WHERE id = 2; UPDATE wide SET k = 8 WHERE id = 3",
@@ -301,7 +301,7 @@ fn rows_alone_are_repaired_while_writers_go_on() {
     assert_eq!(lines.iter().filter(|line| line.contains("|repaired|")).count(), BY_ROWS.len(), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("|differs|")), "{lines:#?}");
     assert_eq!(number(node), copy, "nothing was copied");
-    // It serves again, and writers go on.
+    // The replica serves again, and writers go on.
     let (before, written) = (served(&mut console, "replica1"), writers.count());
     eventually("reads at the replica", || served(&mut console, "replica1") > before + 20);
     eventually("writers that go on", || writers.count() > written + 50);
@@ -309,10 +309,10 @@ fn rows_alone_are_repaired_while_writers_go_on() {
     let lines = found(&mut console, "VERIFY postgres");
     assert!(!lines.iter().any(|line| line.contains("|differs|")), "{lines:#?}");
     assert_eq!(number(node), copy, "nothing was copied");
-    // Where rows cannot be told apart all is copied anew, whatever else differs.
+    // If rows cannot be told apart, everything is copied again, with any further difference.
     node.query("postgres", "DELETE FROM bare WHERE v = 'b'; DELETE FROM p1").unwrap();
     let lines = found(&mut console, "VERIFY postgres REPAIR");
-    let line = "replica1|public.p1|repaired|a row is missing at the replica; the database was copied anew|(id) = (1)";
+    let line = "replica1|public.p1|repaired|a row is missing at the replica; the database was copied again|(id) = (1)";
     assert!(lines.contains(&line.to_owned()), "{lines:#?}");
     assert_ne!(number(node), copy, "it was copied");
     writers.end();

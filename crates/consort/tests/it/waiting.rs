@@ -50,7 +50,7 @@ pub(crate) fn shows_all(console: &mut Console, replica: usize) {
     });
 }
 
-/// How many reads the replicas have served.
+/// Number of reads that the replicas have served.
 fn all_served(console: &mut Console, replicas: usize) -> u64 {
     (1..=replicas).map(|replica| served(console, &format!("replica{replica}"))).sum()
 }
@@ -80,7 +80,7 @@ fn whoever_reads_only_sees_the_latest_state_at_a_replica() {
     }
 }
 
-/// One commit, and one read behind it, which sees it; in a transaction that goes on it sees no other.
+/// One commit, and one read after it, which sees it; in a transaction that goes on it sees no other.
 fn read_what_is_written(writer: &mut Client, reader: &mut Client, value: &mut i64, round: usize) {
     let write: &[&str] = match round % 2 {
         0 => &["UPDATE quiet SET v = v + 1"],
@@ -271,8 +271,8 @@ pub(crate) fn is_so(server: &Node, condition: &str) {
     eventually(condition, || !server.query("postgres", &sql).expect("an answer").is_empty());
 }
 
-/// From now on every commit at this server waits for a standby that nobody has. The server heeds the setting when it likes, so
-/// this waits until a commit does.
+/// From now on every commit at this server waits for a standby that does not exist. The server applies the
+/// setting at any time, so this waits until a commit does.
 pub(crate) fn no_commit_ends(server: &Arc<Scratch>) {
     server.primary().set("synchronous_standby_names", "nobody").expect("the setting");
     let seen = Arc::new(AtomicBool::new(false));
@@ -411,10 +411,7 @@ fn up_makes_replicas_for_it() {
         let listen = format!("127.0.0.1:{}", folder.port);
         let standby = ["--listen", &listen, "--design", design, "--standbys", "1"];
         let refused = folder.run("up", &standby).failed(1);
-        assert!(
-            refused.contains("a standby is of no use to the design") && refused.contains("--replicas"),
-            "{refused}"
-        );
+        assert!(refused.contains("does not support standbys") && refused.contains("--replicas"), "{refused}");
         assert!(!folder.path().join("primary").exists(), "nothing is made that could not be used");
         folder.run("up", &["--listen", &listen, "--design", design]).worked();
         let mut client = Client::connect(&folder.url()).unwrap();

@@ -7,7 +7,7 @@ use crate::load::{Console, THROUGH};
 use crate::serving::figure;
 use crate::waiting::{named, serving, shows_all};
 
-/// Which is run, with what, and the tables that it leaves.
+/// Workloads with their options, and the tables that they leave.
 const WORKLOADS: [(&[&str], &[&str]); 2] = [
     (
         &["tpcb", "--scale", "2", "--shrink", "1000"],
@@ -16,7 +16,8 @@ const WORKLOADS: [(&[&str], &[&str]); 2] = [
     (&["allupdates", "--rows", "50"], &["allupdates"]),
 ];
 
-/// Runs a workload, which looks by itself whether its tables keep their rules, and has both replicas compared with the primary.
+/// Runs a workload, which itself checks the rules of its tables, and has both replicas compared with the
+/// primary.
 fn leaves_equal_replicas(
     (serving, console): (&Serving, &mut Console),
     url: &str,

@@ -1,6 +1,6 @@
-//! The bank of the demo's mix during faults, of which the first kills the primary, in each design and in both modes of writers: in
-//! no sum that anybody reads is money made or lost, nothing is stale unless the design shows rows of any age, and of the transfers
-//! each that was acknowledged is there in the end, once.
+//! The bank of the demo's mix during faults, of which the first kills the primary, in each design and in both
+//! modes of writers. No sum that a client reads shows money that is made or lost. Nothing is stale unless the
+//! design shows rows of any age. Each acknowledged transfer is there in the end, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,12 +71,13 @@ fn workload(design: &Design, ground: &Ground, options: &Options, time: Duration)
         numbered: true,
         console: Some(ground.console()),
         seed: options.seed,
-        // They are told to end before that.
+        // The clients are stopped before that.
         ..mix::Options::new(&url, time + 4 * HEALTHY_LIMIT)
     }
 }
 
-/// Runs the clients during faults. They go on until all is well again behind the last fault: then the tables are looked at.
+/// Runs the clients during faults. They go on until all is well again after the last fault: then the tables
+/// are looked at.
 async fn one(
     workload: &mix::Options,
     ground: &Arc<Ground>,
@@ -88,13 +89,13 @@ async fn one(
     let mut begin = Some(begin);
     let mut progress = Progress::watched(move |phase| {
         if let (Phase::Clients, Some(begin)) = (phase, begin.take()) {
-            // Whoever is to hear it waits for it.
+            // The receiver waits for it.
             let _ = begin.send(());
         }
     });
     let over = Stop::new();
     let clients = over.clone();
-    // If they never begin that is heard, too: with the progress goes what would tell it.
+    // If they never begin the receiver learns that, too: the progress is dropped with its sender.
     let running = async move { mix::demo(workload, &clients, &mut progress).await };
     let series = Series { first: PRIMARY_DIES, least: 1, time };
     let striking = async {
@@ -109,7 +110,8 @@ async fn one(
     Ok((report?, done?))
 }
 
-/// Whether all of it was right. Rows of any age are right where the design shows them, but not a state that never was.
+/// True if all of it was right. Rows of any age are right where the design shows them, but not a state that
+/// never was.
 fn judge(design: &Design, what: &str, report: &Report, done: &Done, lines: &mut Lines) -> bool {
     let transfers = report.transfers.clone().unwrap_or_default();
     let measured = format!(

@@ -1,7 +1,8 @@
-//! Faults, one after the other while clients run: each of the standbys, Consort and the primary is killed, hangs, and is
-//! restarted, in a fixed order that mixes them. Standbys and replicas also lose all connections, and replicas that Consort feeds are
-//! made anew. After each the cluster must become healthy again, and rests a while, so that reads at standbys are between them, too.
-//! Of some kinds each design must have met one: `told` says which, and by `enough` faults it has.
+//! Faults, one after the other while clients run. Each of the standbys, Consort and the primary is killed,
+//! hangs, and is restarted, in a fixed order that mixes them. Standbys and replicas also lose all
+//! connections, and logical replicas are created again. After each fault the cluster must become healthy, and
+//! rests a while, so that reads run at standbys between faults, too. Each design must have met one fault of
+//! some kinds: `owed` lists them, and `enough` faults cover them.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use rustix::process::{Signal, kill_process};
 use super::ground::{Ground, HEALTHY_LIMIT};
 use consort::failure::Failure;
 
-/// What is hit.
+/// Target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     /// A standby, or a replica that Consort feeds.
@@ -26,7 +27,7 @@ enum Victim {
 }
 
 impl Victim {
-    /// Whether it is the same, whichever of the readers that is.
+    /// True if it is the same, whichever of the readers that is.
     fn is_like(self, other: Victim) -> bool {
         self == other || matches!((self, other), (Victim::Reader(_), Victim::Reader(_)))
     }
@@ -43,7 +44,7 @@ enum Blow {
     Restart,
     /// All connections to it end.
     Cut,
-    /// It leaves, and joins with a new copy of everything.
+    /// Leaves, and joins with a new copy of everything.
     Anew,
 }
 
@@ -54,40 +55,42 @@ impl Blow {
             Blow::Hang => "hangs",
             Blow::Restart => "is restarted",
             Blow::Cut => "loses all connections",
-            Blow::Anew => "is made anew",
+            Blow::Anew => "is rebuilt",
         }
     }
 }
 
 const VICTIMS: [Victim; 4] = [Victim::Reader(0), Victim::Consort, Victim::Reader(1), Victim::Primary];
 const BLOWS: [Blow; 3] = [Blow::Kill, Blow::Hang, Blow::Restart];
-/// What befalls standbys.
+/// Faults of standbys.
 const BLOWS_TO_STANDBYS: [Blow; 4] = [Blow::Kill, Blow::Cut, Blow::Hang, Blow::Restart];
-/// What befalls replicas that Consort feeds.
+/// Faults of logical replicas.
 const BLOWS_TO_FED: [Blow; 5] = [Blow::Kill, Blow::Cut, Blow::Hang, Blow::Anew, Blow::Restart];
 
 /// The number of the first fault that kills the primary.
 pub(super) const PRIMARY_DIES: usize = 3;
 
-/// How long a victim lies before it is helped up, by turns: shorter and longer than what Consort waits for an answer.
+/// Time for which a victim lies before it is helped up, by turns: shorter and longer than Consort's wait for
+/// an answer.
 const LYING: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(1500), Duration::from_millis(700)];
 
-/// How long the cluster rests at most when it is healthy again.
+/// Longest rest of the cluster when it is healthy again.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
-/// How long a replica is held back.
+/// Time for which a replica is held back.
 const HELD: Duration = Duration::from_secs(2);
 
-/// So long whoever holds a replica back waits for its lock, and so long it lets the replica go on before it tries again: who feeds may
-/// have to wait for another transaction of its own before it commits the one that has the lock.
+/// Wait for the lock that holds a replica back, and pause in which the replica goes on before the next
+/// attempt. The feed may have to wait for another transaction of its own before it commits the one that has
+/// the lock.
 const LOCK_LIMIT: Duration = Duration::from_millis(100);
 
 fn blows_to_readers(fed: bool) -> &'static [Blow] {
     if fed { &BLOWS_TO_FED } else { &BLOWS_TO_STANDBYS }
 }
 
-/// What must befall the servers of each design while its histories are recorded; which of the readers is no matter.
+/// Faults that each design must meet while its histories are recorded, at any of the readers.
 fn owed(fed: bool) -> impl Iterator<Item = (Victim, Blow)> {
     let joins = fed.then_some(Blow::Anew);
     let readers = [Blow::Kill, Blow::Hang, Blow::Cut].into_iter().chain(joins);
@@ -95,7 +98,7 @@ fn owed(fed: bool) -> impl Iterator<Item = (Victim, Blow)> {
     readers.map(|blow| (Victim::Reader(0), blow)).chain(others)
 }
 
-/// How often each of what is owed has happened, what is missing first, and whether nothing is.
+/// Number of times that each fault of `owed` has happened, missing ones first, and true if none is missing.
 pub(super) fn told(struck: &[Fault], fed: bool) -> (String, bool) {
     let (mut happened, mut missing) = (Vec::new(), Vec::new());
     for (victim, blow) in owed(fed) {
@@ -119,7 +122,7 @@ pub(super) fn told(struck: &[Fault], fed: bool) -> (String, bool) {
     }
 }
 
-/// So many faults, from the first on, are enough for all that is owed.
+/// Number of faults, from the first on, that covers all of `owed`.
 pub(super) fn enough(fed: bool) -> usize {
     let each_of_each = VICTIMS.len() * blows_to_readers(fed).len();
     let is_enough = |count: &usize| {
@@ -134,9 +137,9 @@ pub(super) fn enough(fed: bool) -> usize {
 pub(super) struct Series {
     /// The number of the first.
     pub(super) first: usize,
-    /// So many befall the cluster in any case, however late.
+    /// Least number of faults, however late.
     pub(super) least: usize,
-    /// How long they go on otherwise.
+    /// Time for which they go on otherwise.
     pub(super) time: Duration,
 }
 
@@ -146,7 +149,7 @@ pub(super) struct Fault {
     victim: Victim,
     blow: Blow,
     lying: Duration,
-    /// A restart stops at once: the server recovers from its log.
+    /// A restart stops at once: the server recovers from its WAL.
     at_once: bool,
     /// Readers are fed by Consort.
     fed: bool,
@@ -186,10 +189,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What was done to a cluster.
+/// Faults of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
-    /// What it was, one after the other.
+    /// The faults, one after the other.
     pub(super) struck: Vec<Fault>,
     /// A line per fault, with its second and how long it took until all was well.
     pub(super) log: Vec<String>,
@@ -197,8 +200,8 @@ pub(super) struct Done {
     pub(super) unhealed: Vec<String>,
 }
 
-/// Hits the cluster until the stop is due: that is after the time of the series, or earlier. The least number of faults befalls it
-/// in any case, unless somebody has asked for the end. Ends with a healthy cluster.
+/// Strikes the cluster until the stop is due: after the time of the series, or earlier. The least number of
+/// faults strikes in any case, unless the user has asked for the end. Ends with a healthy cluster.
 pub(super) async fn strike(ground: &Arc<Ground>, series: Series, stop: &Stop) -> Result<Done, Failure> {
     let began = Instant::now();
     let mut done = Done::default();
@@ -237,7 +240,7 @@ async fn rest(pause: Duration, stop: &Stop) {
 /// Has the first replica take in nothing that is written to the table, which is read there all the same, for a while. When that was,
 /// in nanoseconds since the beginning.
 pub(super) async fn hold_back(ground: &Ground, table: &str, began: Instant) -> Result<Range<u64>, Failure> {
-    let said = |trouble: Trouble| Failure::new(format!("{table} cannot be held at a replica: {trouble}"));
+    let said = |trouble: Trouble| Failure::new(format!("cannot lock {table} at a replica: {trouble}"));
     let now = || began.elapsed().as_nanos() as u64;
     let holder = Session::open(&ground.past(Some(0)), Protocol::Simple).await.map_err(said)?;
     let limit = LOCK_LIMIT.as_millis();
@@ -300,7 +303,7 @@ async fn make_anew(ground: &Ground, replica: &str) -> Result<(), Failure> {
 }
 
 fn hit_consort(ground: &Ground, fault: Fault) -> Result<(), Failure> {
-    let running = ground.home.running().ok_or_else(|| Failure::new("Consort does not run"))?;
+    let running = ground.home.running().ok_or_else(|| Failure::new("Consort is not running"))?;
     let send = |signal| kill_process(running, signal).map_err(std::io::Error::from);
     match fault.blow {
         Blow::Kill => {

@@ -17,10 +17,10 @@ use consort::failure::Failure;
 use consort::home::Home;
 use consort::up::Writers;
 
-/// How long nodes and Consort may take until all serve, after a fault of one of them.
+/// Time limit of nodes and Consort until all serve, after a fault of one of them.
 pub(super) const HEALTHY_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often is looked whether they do.
+/// Interval of the check that they do.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A running cluster with two standbys, or two replicas that Consort feeds.
@@ -78,7 +78,7 @@ impl Ground {
                 Ok(Self { home, cluster, fed, writers, folder, port, keeps: AtomicBool::new(false) })
             }
             Err(failure) => {
-                // What there is of it cannot be of use to anybody; the failure says what was wrong.
+                // The rest of it is of no use; the failure says the cause.
                 let _ = down::stop_everything(&home);
                 let _ = std::fs::remove_dir_all(&folder);
                 Err(failure)
@@ -86,12 +86,12 @@ impl Ground {
         }
     }
 
-    /// Where clients log in.
+    /// Address of the clients.
     pub(super) fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Where the console answers.
+    /// Address of the console.
     pub(super) fn console(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/consort", self.port)
     }
@@ -166,7 +166,7 @@ impl Ground {
                 return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
             }
         }
-        let feeds = session.texts("SHOW FEEDS").await.map_err(said)?;
+        let feeds = session.texts("SHOW REPLICATION").await.map_err(said)?;
         for row in &feeds {
             let text = |column: &str| row.get(column).cloned().unwrap_or_default();
             if !matches!(text("state").as_str(), "serving" | "executing") {
@@ -174,25 +174,26 @@ impl Ground {
             }
         }
         if self.fed && feeds.len() < 2 {
-            return Err("not every replica is fed yet".to_owned());
+            return Err("not every replica has been copied yet".to_owned());
         }
-        let databases = session.texts("SHOW GAUGES").await.map_err(said)?;
+        let databases = session.texts("SHOW SNAPSHOTS").await.map_err(said)?;
         let why = databases.iter().find_map(|row| row.get("why_not_serving"));
         if databases.is_empty() {
-            return Err("no database is followed".to_owned());
+            return Err("no database is followed yet".to_owned());
         }
         why.map_or(Ok(()), |why| Err(why.clone()))
     }
 
-    /// If all writers are to go through Consort: it must not have taken one of its own for somebody who bypasses it.
+    /// If all writers are to go through Consort, checks that Consort took none of its own writers for a
+    /// bypass.
     pub(super) fn judge_bypass(&self, part: &str, lines: &mut Lines) {
         if self.writers != Writers::ThroughConsort {
             return;
         }
         let log = std::fs::read_to_string(self.home.log_file());
-        let noticed = log.is_ok_and(|log| log.contains("past Consort"));
+        let noticed = log.is_ok_and(|log| log.contains("bypasses Consort; from now on"));
         let answer = if noticed { "yes" } else { "no" };
-        lines.judge(&format!("{part}: somebody was taken for a bypass"), "no", answer, !noticed);
+        lines.judge(&format!("{part}: clients taken for a bypass"), "no", answer, !noticed);
     }
 
     /// Replicas that Consort feeds, or has execute, must have the primary's rows.
@@ -221,9 +222,9 @@ impl Ground {
         }
         let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if let Err(error) = std::fs::copy(self.home.log_file(), results.join(format!("{name}.log"))) {
-            eprintln!("Consort's log cannot be copied: {error}");
+            eprintln!("cannot copy Consort's log: {error}");
         }
-        println!("the cluster is left, stopped, in {}", self.folder.display());
+        println!("the stopped cluster is kept in {}", self.folder.display());
     }
 }
 
@@ -233,7 +234,7 @@ impl Drop for Ground {
             // One that was hanging would not stop.
             node.resume();
         }
-        // Whatever of it cannot be ended or removed is the next reboot's.
+        // Processes and files that cannot be ended or removed stay until the next reboot.
         let _ = down::stop_everything(&self.home);
         if !*self.keeps.get_mut() {
             let _ = std::fs::remove_dir_all(&self.folder);

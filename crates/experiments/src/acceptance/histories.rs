@@ -36,8 +36,9 @@ const KEYS: usize = 20;
 /// The part of transactions that only read.
 const READ_ONLY: f64 = 0.6;
 
-/// The part of transactions with one statement for several keys, where Consort feeds replicas or has them execute: what is
-/// applied there in one step is more than a row. Elsewhere it would leave fewer keys at rest, and tell nothing more.
+/// The part of transactions with one statement for several keys, for designs in which Consort feeds replicas
+/// or has them execute: one applied step there is more than a row. In other designs it would leave fewer keys
+/// at rest, and show nothing more.
 const TOGETHER: f64 = 0.3;
 
 /// The runs of one mode of writers: the level, and whether read-only snapshots may be taken at standbys.
@@ -53,8 +54,8 @@ const RUNS: [(Isolation, bool); 5] = [
 const ORDERED_RUNS: [(Isolation, bool); 2] =
     [(Isolation::Serializable, false), (Isolation::Autocommit, false)];
 
-/// The run of a design in which reads may be of any age, so that a replica may show what was there before a table was made anew:
-/// one alone finds nothing of another.
+/// The run of a design in which reads may be of any age, so that a replica may show the state before a table
+/// was created again: a single run cannot see another run's tables.
 const ANY_AGE_RUNS: [(Isolation, bool); 1] = [(Isolation::Autocommit, false)];
 
 /// A design, by its name.
@@ -70,8 +71,9 @@ fn runs_of(design: &Design) -> &'static [(Isolation, bool)] {
     }
 }
 
-/// What a run owes. Reads of any age owe nothing to the order of real time, nor to that of their session; but each shows a state
-/// that the primary has shown, so that there is one order of all.
+/// Consistency that a run must keep. Reads of any age are bound neither to the order of real time, nor to
+/// that of their session. But each shows a state that the primary has shown, so that there is one order of
+/// all.
 fn owed(design: &Design, isolation: Isolation) -> Model {
     match design.reads {
         Reads::AnyAge => Model::Serializable,
@@ -79,7 +81,8 @@ fn owed(design: &Design, isolation: Isolation) -> Model {
     }
 }
 
-/// In which modes of writers: where every server executes what writes, nobody may write past Consort.
+/// Modes of writers for a design: where every server executes write statements, no client may write past
+/// Consort.
 fn modes_of<'a>(design: &Design, options: &'a Options) -> &'a [Writers] {
     if design.orders_first() { &[Writers::ThroughConsort] } else { &options.writers }
 }
@@ -93,7 +96,7 @@ pub(super) fn modes(options: &Options) -> Vec<(&Design, Writers)> {
         .collect()
 }
 
-/// What one run brought.
+/// Result of one run.
 struct Judged {
     recorded: Recorded,
     findings: Findings,
@@ -103,14 +106,14 @@ struct Judged {
     stale: Option<usize>,
 }
 
-/// What a design has met in all its runs.
+/// Faults and reads of a design in all its runs.
 #[derive(Default)]
 struct Met {
     runs: usize,
     /// Its readers are replicas that Consort feeds, or has execute.
     fed: bool,
     struck: Vec<Fault>,
-    /// How many reads each standby or replica has answered.
+    /// Number of reads that each standby or replica has answered.
     reads: BTreeMap<String, u64>,
 }
 
@@ -126,7 +129,7 @@ impl Met {
     fn judge(&self, design: &str, lines: &mut Lines) {
         let (befallen, all) = faults::told(&self.struck, self.fed);
         lines.judge(
-            &format!("histories, {design}: what befell its servers"),
+            &format!("histories, {design}: faults of its servers"),
             "each at least once",
             befallen,
             all,
@@ -137,7 +140,7 @@ impl Met {
     }
 }
 
-/// What all runs brought together.
+/// Sum of all runs.
 #[derive(Default)]
 struct Sum {
     summaries: Vec<Summary>,
@@ -170,7 +173,7 @@ pub(super) fn run(
                 break;
             }
             let series = sum.met.entry(design.name).or_default().next_series(ground.fed, its_runs, time);
-            // Clients are told to end before that.
+            // Clients are stopped before that.
             let at_most = time + HEALTHY_LIMIT * (series.least as u32 + 3);
             let workload = Workload {
                 read_only: READ_ONLY,
@@ -200,7 +203,7 @@ pub(super) fn run(
     sum.judge(options, lines)
 }
 
-/// Where clients log in; that they write these tables is declared, where that is asked for.
+/// Address of the clients, with the declaration that they write these tables, if the design demands it.
 pub(super) fn url_of(design: &Design, ground: &Ground, tables: &str) -> String {
     match design.declares_tables() {
         true => format!("{}?options=-c%20consort.tables_written%3D{tables}", ground.url()),
@@ -208,7 +211,8 @@ pub(super) fn url_of(design: &Design, ground: &Ground, tables: &str) -> String {
     }
 }
 
-/// Where a replica is held back some reads are stale, and the checker must find that: else it would find nothing elsewhere either.
+/// With a replica that is held back some reads are stale, and the checker must find that: else it would find
+/// nothing in other runs either.
 fn judge_stale(judged: &Judged, mode: &str, lines: &mut Lines) {
     let Some(stale) = judged.stale else { return };
     let strict = judged.findings.holds(Model::StrictSerializable);
@@ -217,7 +221,8 @@ fn judge_stale(judged: &Judged, mode: &str, lines: &mut Lines) {
     lines.judge(&what, "some; not strict serializable", measured, stale > 0 && !strict);
 }
 
-/// Records a history during faults, and judges it. Its clients go on until all is well again behind the last fault.
+/// Records a history during faults, and judges it. Its clients go on until all is well again after the last
+/// fault.
 async fn one(
     design: &Design,
     workload: &Workload,
@@ -246,8 +251,8 @@ async fn one(
     Ok(Judged { recorded, findings, share: share.get(TABLE).cloned(), faults, stale })
 }
 
-/// What happens to a cluster while clients run: where reads may be of any age a replica is held back first; then come the faults.
-/// When it was held back is told in nanoseconds since the beginning.
+/// Faults of a cluster while clients run. Where reads may be of any age a replica is held back first; then
+/// come the faults. Returns when it was held back, in nanoseconds since the beginning.
 async fn befall(
     design: &Design,
     ground: &Arc<Ground>,
@@ -262,7 +267,7 @@ async fn befall(
     Ok((held, faults::strike(ground, series, stop).await?))
 }
 
-/// Everything that tells what was wrong.
+/// Keeps every file that shows the cause.
 fn keep(judged: &Judged, name: &str, options: &Options) -> Result<(), Failure> {
     let file = File::create(options.results.join(format!("{name}.jsonl")))?;
     judged.recorded.history.write(BufWriter::new(file))?;
@@ -311,7 +316,7 @@ impl Sum {
         self.summaries.push(summary);
     }
 
-    /// What a design has met in one more of its runs.
+    /// Adds the faults and reads of one more run of a design.
     fn meet(&mut self, design: &Design, ground: &Ground, judged: &Judged) {
         let met = self.met.entry(design.name).or_default();
         met.runs += 1;
@@ -323,8 +328,8 @@ impl Sum {
         }
     }
 
-    /// How many reads may leave in a run, and how many did: none at SERIALIZABLE, at REPEATABLE READ those of read-only
-    /// transactions whose snapshots may, at READ COMMITTED all.
+    /// Number of reads that may be offloaded in a run, and the share that was: none at SERIALIZABLE, at
+    /// REPEATABLE READ those of read-only transactions whose snapshots may, at READ COMMITTED all.
     fn leave(&mut self, judged: &Judged, workload: &Workload) -> (u64, f64) {
         let reads = match workload.isolation {
             Isolation::Serializable => 0,

@@ -1,4 +1,4 @@
-//! What was wished and what was measured, line by line.
+//! Targets and measurements, line by line.
 
 use std::path::Path;
 
@@ -23,17 +23,17 @@ impl Lines {
         self.add(what, wish, measured.into(), if kept { "kept" } else { "MISSED" });
     }
 
-    /// Adds a figure that nobody has to reach.
+    /// Adds a figure without a target.
     pub(super) fn tell(&mut self, what: &str, measured: impl Into<String>) {
         self.add(what, "-", measured.into(), "-");
     }
 
     fn add(&mut self, what: &str, wish: &str, measured: String, verdict: &str) {
-        println!("{what}: {measured} (wished: {wish}) {verdict}");
+        println!("{what}: {measured} (goal: {wish}) {verdict}");
         self.rows.push([what.to_owned(), wish.to_owned(), measured, verdict.to_owned()]);
     }
 
-    /// How many were not enough.
+    /// Number of missed targets.
     pub(super) fn missed(&self) -> usize {
         self.missed
     }
@@ -49,7 +49,7 @@ impl Lines {
 
     /// All of them.
     fn table(&self) -> Table {
-        let mut table = Table::new(&["what", "wished", "measured", "verdict"]);
+        let mut table = Table::new(&["what", "goal", "measured", "verdict"]);
         self.rows.iter().for_each(|row| table.push(row.to_vec()));
         table
     }

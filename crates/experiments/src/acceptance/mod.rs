@@ -1,5 +1,6 @@
-//! `consort bench acceptance`: what Consort promises, measured on clusters of its own in temporary folders. Each part is one
-//! line of what a release must keep, says what it wished and what it got, and leaves CSV and JSON behind.
+//! `consort bench acceptance`: Consort's promises, measured on clusters of its own in temporary folders. Each
+//! part is one line of a release's criteria, reports its target and its measurement, and leaves CSV and JSON
+//! files.
 
 mod bank;
 mod demo;
@@ -22,43 +23,45 @@ use consort::runtime;
 use consort::up::Writers;
 use lines::Lines;
 
-/// Measure on clusters in temporary folders what Consort promises: nothing stale, valid histories during faults, offload
+/// Test the guarantees of Consort on temporary clusters: no stale reads, valid histories during faults,
+/// offload
 ///
-/// It makes the servers it needs and removes them; after a wrong read it leaves them stopped where they are and says where.
-/// The exit code is 1 if anything was wrong or less than what was wished.
+/// Creates servers and removes them afterwards. After a wrong read, keeps them, stopped, and prints their
+/// directory. The exit code is 1 if a result was wrong or below its goal.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// What to run; all of it by default
+    /// Parts to run; default: all
     #[arg(long, value_enum, value_delimiter = ',', default_value = "demo,stale,histories,bank,offload")]
     part: Vec<Part>,
-    /// Modes of writers to run them in; both by default
+    /// Modes of writers; default: both
     #[arg(long, value_enum, value_delimiter = ',', default_value = "through-consort,anywhere")]
     writers: Vec<Writers>,
-    /// Designs to run the parts histories and bank in
+    /// Designs for the parts histories and bank
     #[arg(long = "design", value_name = "NAME", value_delimiter = ',', default_value = "consort", value_parser = histories::design)]
     designs: Vec<design::Design>,
-    /// In the parts histories and bank, replicas that Consort feeds in the place of standbys, also where the design does without
+    /// Use logical replicas instead of standbys in the parts histories and bank
     #[arg(long)]
     fed: bool,
-    /// Rounds of the part stale, for each delay
+    /// Number of rounds of the part stale, for each delay
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Delays of the two standbys in the part stale, in milliseconds; a pair is FIRST/SECOND
     #[arg(long, value_delimiter = ',', default_value = "0/0,20/100,300/300,0/300")]
     delays: Vec<stale::Delays>,
-    /// How long the part histories takes, all its runs together, in seconds; longer, if what each design must meet takes longer
+    /// Minimum duration of the part histories, of all runs together, in seconds; extended until all faults
+    /// occurred
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = whole_seconds)]
     histories_time: u64,
-    /// How long the part bank takes, all its runs together, in seconds
+    /// Duration of the part bank, of all runs together, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = whole_seconds)]
     bank_time: u64,
-    /// How long each run of the parts demo and offload takes, in seconds
+    /// Duration of each run of the parts demo and offload, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole_seconds)]
     time: u64,
-    /// What chance starts from
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for results
+    /// Directory for results
     #[arg(long, value_name = "DIR", default_value = "bench-results")]
     results: PathBuf,
 }
@@ -70,12 +73,13 @@ enum Part {
     Demo,
     /// Rounds of write and read back, over delays of the standbys, protocols, sessions, writers and kinds of commit
     Stale,
-    /// List-append histories while standbys, Consort and the primary are killed, hang and are restarted, standbys and replicas
-    /// are cut off, and replicas that Consort feeds are made anew: each of it at least once in each design
+    /// List-append histories during faults, each at least once in each design: standbys, Consort and the
+    /// primary are killed, hang and restart, standbys and replicas lose connections, logical replicas are
+    /// rebuilt
     Histories,
-    /// Transfers and sums during the same faults, of which the first kills the primary
+    /// Transfers and sums during the same faults, with a kill of the primary first
     Bank,
-    /// A cold table beside pgbench, a hot row, and what costs offload
+    /// Read offload of a cold table alongside pgbench, of a hot row, and with statements that reduce it
     Offload,
 }
 
@@ -89,9 +93,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if !options.fed && options.designs.iter().any(|design| design.reads == design::Reads::AnyAge) {
         // A standby shows commits in another order than the primary.
-        return Err(Failure::new(
-            "of reads that may be of any age those at replicas that Consort feeds can be judged, and no others: add --fed",
-        ));
+        return Err(Failure::new("reads of any age can be checked only at logical replicas; add --fed"));
     }
     std::fs::create_dir_all(&options.results)?;
     let runtime = runtime()?;
@@ -115,6 +117,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     print!("\n{}", lines.shown());
     match lines.missed() {
         0 => Ok(()),
-        missed => Err(Failure::new(format!("{missed} lines are not what was wished"))),
+        missed => Err(Failure::new(format!("{missed} results are below their goal"))),
     }
 }

@@ -1,5 +1,6 @@
-//! Offload: a table that nobody writes beside pgbench at full speed, on this machine's disk and on one whose syncs take 8 ms
-//! longer; a hot row that is written at an interval, what its proof costs, and what savepoints and asynchronous commits cost.
+//! Read offload: a table without writers alongside pgbench at full speed, on this machine's disk and on one
+//! whose syncs take 8 ms longer. A hot row that is written at an interval, the cost of its proof, and the
+//! cost of savepoints and asynchronous commits.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,17 +22,17 @@ use super::lines::Lines;
 use consort::failure::Failure;
 use consort::up::Writers;
 
-/// At least this part of the reads of a table that nobody writes is served by standbys.
+/// Least share of the reads of an unwritten table that standbys serve.
 const COLD_WISH: f64 = 0.99;
 
-/// Of a row that is written so often at least this part.
+/// Least shares for a row, by the interval of its writes.
 const HOT_WISHES: [(Duration, f64); 2] =
     [(Duration::from_millis(10), 0.90), (Duration::from_millis(3), 0.75)];
 
 /// At the median a proof takes no longer.
 const PROOF_WISH_US: u64 = 500;
 
-/// How much longer a slow disk's syncs take.
+/// Extra time of a slow disk's syncs.
 const SLOW_SYNC: Duration = Duration::from_millis(8);
 
 /// pgbench's clients, and its scale.
@@ -71,7 +72,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// What all measurements of one mode share.
+/// Shared state of all measurements of one mode.
 struct Run<'a> {
     ground: Ground,
     disk: SlowDisk,
@@ -81,12 +82,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The cold table beside pgbench: through Consort, and past it where that is allowed.
+    /// The cold table alongside pgbench: through Consort, and past it where that is allowed.
     async fn cold(&self, lines: &mut Lines) -> Result<(), workloads::Error> {
         pgbench::initialize(&self.ground.url(), SCALE).await?;
         let mut loads = vec![("through Consort", self.ground.url())];
         if self.writers == Writers::Anywhere {
-            loads.push(("past Consort", self.ground.primary()));
+            loads.push(("bypassing Consort", self.ground.primary()));
         }
         for slow in [Duration::ZERO, SLOW_SYNC] {
             for (way, url) in &loads {
@@ -106,7 +107,7 @@ impl Run<'_> {
                 let (said, report) = (said?, report?);
                 let share = report.cold_share.as_ref().map_or(0.0, |share| share.at_standbys);
                 let what = format!(
-                    "offload, writers {}: cold table beside pgbench {way}, syncs +{} ms",
+                    "offload, writers {}: cold table alongside pgbench {way}, syncs +{} ms",
                     self.writers.name(),
                     slow.as_millis()
                 );
@@ -183,7 +184,7 @@ impl Run<'_> {
     }
 }
 
-/// The share of the hot row's reads; judged if there is a wish.
+/// The share of the hot row's reads; judged if there is a target.
 fn judge_hot(what: &str, report: &Report, wish: Option<f64>, lines: &mut Lines) -> f64 {
     let share = report.hot_share.as_ref().map_or(0.0, |share| share.at_standbys);
     let why = report.hot_share.as_ref().map_or_else(String::new, |share| share.why_not());
@@ -221,6 +222,6 @@ impl Drop for Folder {
 }
 
 fn remove(folder: &Path) {
-    // What cannot be removed is the next reboot's.
+    // Files that cannot be removed stay until the next reboot.
     let _ = std::fs::remove_dir_all(folder);
 }

@@ -1,7 +1,7 @@
 //! Stale reads: rounds of `bench stale` for each delay of the standbys, in six forms that together meet every pair of
 //! writers, kind of commit, session and protocol. Inside a form all protocols, gaps and kinds of commit take turns.
 //!
-//! | form | writers | rounds write | beside them | synchronous_commit | standbys are synchronous |
+//! | form | writers | rounds write | alongside them | synchronous_commit | standbys are synchronous |
 //! |---|---|---|---|---|---|
 //! | 1 | through-consort | through Consort | | on | no |
 //! | 2 | through-consort | through Consort | | remote_apply, on | any one |
@@ -10,7 +10,7 @@
 //! | 5 | through-consort | through Consort | | off, mixed | no |
 //! | 6 | anywhere | through Consort | two bypass it, same rows | off, mixed | no |
 //!
-//! Where rounds write through Consort, the session that wrote reads back, too.
+//! If rounds write through Consort, the session that wrote reads back, too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,14 +29,14 @@ use super::lines::Lines;
 use consort::failure::Failure;
 use consort::up::Writers;
 
-/// So many rounds run at a time, each on a row of its own with three sessions.
+/// Rounds that run at a time, each on a row of its own with three sessions.
 const ROWS: u64 = 20;
 
-/// Of the cold table's reads at least this part leaves, and of the hot rows' if the standbys are not delayed.
+/// Least share of offloaded reads for the cold table, and for the hot rows if the standbys are not delayed.
 const COLD_WISH: f64 = 0.99;
 const HOT_WISH: f64 = 0.75;
 
-/// How late each of the two standbys replays.
+/// Replay delay of each of the two standbys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delays([Duration; 2]);
 
@@ -96,7 +96,7 @@ const FORMS: [Form; 6] = [
     },
 ];
 
-/// What all forms of one delay saw.
+/// Sums of all forms of one delay.
 #[derive(Clone, Default)]
 struct Sum {
     forms: usize,

@@ -1,4 +1,4 @@
-//! How busy the whole machine was, whoever made it so: from `/proc/stat`.
+//! Load of the whole machine, by any process: from `/proc/stat`.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// As it is now; where the system does not tell, nothing is busy.
+    /// The present state; if the system does not report it, nothing is busy.
     pub(super) fn now() -> Self {
         fs::read_to_string("/proc/stat").map(|text| Self::of(&text)).unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! What happens to servers while clients run: one is killed and started again, or what Consort feeds is held up at all of them.
+//! Faults of servers while clients run: one is killed and started again, or replication is held up at all
+//! logical replicas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,21 +15,21 @@ use super::point::Which;
 use super::table::{Blow, Fault};
 use consort::failure::Failure;
 
-/// How often is looked whether a server has come back.
+/// Interval of the check that a server has come back.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How a server came back, in seconds since it could; nothing if it did not before the clients ended.
+/// Recovery of a server, in seconds since it could; nothing if it did not before the clients ended.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Recovery {
     /// Until it had answered a read.
     pub(super) first_read_s: Option<f64>,
     /// Until it had all that the primary had.
     pub(super) caught_up_s: Option<f64>,
-    /// How long it was going to take, as the first estimate said, in proportion to how long it took from then on.
+    /// First estimate of the recovery time, in proportion to the time that it took from then on.
     pub(super) estimated: Option<f64>,
 }
 
-/// Who lacks less than this lacks nothing worth an estimate.
+/// A smaller backlog than this is not worth an estimate.
 const LITTLE_BYTES: u64 = 256 * 1024;
 
 /// Waits until the clients begin, then for the moment, strikes, and watches how it ends. If they never begin nothing happens.
@@ -54,7 +55,7 @@ pub(super) async fn strike(
     }
 }
 
-/// When it was over.
+/// The end of the fault.
 async fn kill(
     fault: &Fault,
     struck: &[String],
@@ -78,7 +79,8 @@ async fn kill(
     Ok(over)
 }
 
-/// Whoever takes in what Consort feeds writes how far it is: that waits. (It gives up after 10 s.)
+/// Holds up the apply at logical replicas: each apply writes its position, and waits for that. (It gives up
+/// after 10 s.)
 async fn hold(fault: &Fault, struck: &[String], cluster: &Arc<Cluster>) -> Result<Instant, Failure> {
     let for_s = fault.back_after_s.unwrap_or_default();
     let hold = format!("BEGIN; LOCK TABLE consort.position IN SHARE MODE; SELECT pg_sleep({for_s}); COMMIT");
@@ -94,7 +96,7 @@ async fn hold(fault: &Fault, struck: &[String], cluster: &Arc<Cluster>) -> Resul
     Ok(Instant::now())
 }
 
-/// What is done to a server takes its time: clients go on meanwhile.
+/// Fault actions take their time: clients go on meanwhile.
 async fn at(
     cluster: Arc<Cluster>,
     name: String,
@@ -102,7 +104,7 @@ async fn at(
 ) -> Result<(), Failure> {
     let done = tokio::task::spawn_blocking(move || {
         let node = cluster.nodes().iter().find(|node| node.name() == name);
-        node.map_or_else(|| Err(Failure::new(format!("there is no server {name}"))), what)
+        node.map_or_else(|| Err(Failure::new(format!("server {name} does not exist"))), what)
     });
     done.await.map_err(|error| Failure::new(error.to_string()))?
 }
@@ -149,14 +151,14 @@ struct Seen {
 async fn look(console: &str, name: &str) -> Result<Seen, Trouble> {
     let session = Session::open(console, Protocol::Simple).await?;
     let replicas = session.texts("SHOW REPLICAS").await?;
-    let feeds = session.texts("SHOW FEEDS").await?;
+    let feeds = session.texts("SHOW REPLICATION").await?;
     session.close().await;
     let text = |rows: &[HashMap<String, String>], column: &str| {
         let row = rows.iter().find(|row| row.get("name").is_some_and(|text| text == name))?;
         row.get(column).cloned()
     };
     let figure = |rows: &[HashMap<String, String>], column: &str| text(rows, column)?.parse().ok();
-    // Before it is fed again nobody knows when it will be.
+    // Before the replica is fed again the time is unknown.
     let is_fed = matches!(text(&feeds, "state").as_deref(), Some("feeding" | "serving"));
     Ok(Seen {
         reads: figure(&replicas, "reads_served").unwrap_or_default(),

@@ -22,13 +22,13 @@ use consort::settings_file::{SettingsFile, quoted};
 use consort::up::Writers;
 use consort::{daemon, down, up};
 
-/// How long nodes and Consort may take until all serve, and replicas until they have what was loaded.
+/// Time limit of nodes and Consort until all serve, and of replicas until they have the loaded rows.
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
-/// How often is looked whether they do.
+/// Interval of the check that they do.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long VACUUM and VERIFY may take.
+/// Time limit of VACUUM and VERIFY.
 const LONG: Duration = Duration::from_secs(600);
 
 /// The database of what runs past Consort: nothing of Consort's is in it.
@@ -37,8 +37,9 @@ const PLAIN: &str = "plain";
 /// The database of what runs through it.
 pub(super) const SERVED: &str = "postgres";
 
-/// What the servers are told besides: little memory each, and a log that does not grow. Autovacuum would begin once a minute, at
-/// all of them at once, take half of so small a machine for ten seconds, and meet some points and not others.
+/// Further server settings: little memory each, and a server log that does not grow. Autovacuum would begin
+/// once a minute, at all of them at once, take half of so small a machine for ten seconds, and meet some
+/// points and not others.
 const SETTINGS: [(&str, &str); 5] = [
     ("shared_buffers", "64MB"),
     ("max_wal_size", "160MB"),
@@ -83,7 +84,7 @@ impl Machines {
         self.nodes.iter().chain([&self.consort]).try_for_each(|machine| machine.limit(None))
     }
 
-    /// What each has used since it was made.
+    /// Usage of each server since it was made.
     pub(super) fn used(&self) -> Result<BTreeMap<String, Duration>, postgres::Error> {
         let all = self.nodes.iter().chain([&self.consort]);
         all.map(|machine| Ok((machine.name().to_owned(), machine.used()?))).collect()
@@ -159,7 +160,7 @@ impl Ground {
         Ok(ground)
     }
 
-    /// Whatever ran before, now this setup does.
+    /// Runs this setup now, in place of the one before.
     pub(super) async fn serve(&mut self, setup: &Setup) -> Result<(), Failure> {
         if self.serves.as_ref().is_some_and(|now| now.name == setup.name) {
             return Ok(());
@@ -176,14 +177,14 @@ impl Ground {
             up::write(&self.home, &self.settings(design, setup), self.nodes_of(setup))?;
             std::fs::create_dir_all(self.home.socket_folder())?;
             daemon::start(&self.home)?;
-            let pid = self.home.running().ok_or_else(|| Failure::new("Consort does not run"))?;
+            let pid = self.home.running().ok_or_else(|| Failure::new("Consort is not running"))?;
             self.machines.consort.take(pid.as_raw_nonzero().get())?;
             self.serves = Some(setup.clone());
         }
         Ok(())
     }
 
-    /// From now on nobody is in front of the servers.
+    /// Stops the proxy in front of the servers.
     pub(super) fn rest(&mut self) -> Result<(), Failure> {
         if self.serves.take().is_some_and(|setup| setup.design.is_some()) {
             down::stop_consort(&self.home)?;
@@ -200,7 +201,7 @@ impl Ground {
         file.set("writers", &quoted(Writers::ThroughConsort.name()));
         file.set("attach_on_first_use", "true");
         file.set("auth_type", &quoted("trust"));
-        file.set("proof_limit", &quoted(PROOF_LIMIT));
+        file.set("proof_timeout", &quoted(PROOF_LIMIT));
         file.set("pool_mode", &quoted("session"));
         setup.settings.iter().for_each(|(key, value)| file.set(key, &value.to_string()));
         file
@@ -220,7 +221,7 @@ impl Ground {
         self.nodes_of(setup).filter(|node| node.role() == Role::Replica)
     }
 
-    /// Where clients log in.
+    /// Address of the clients.
     pub(super) fn url(&self) -> String {
         match &self.serves {
             Some(setup) => format!("postgres://postgres@127.0.0.1:{}/{}", self.port, database(setup)),
@@ -239,7 +240,7 @@ impl Ground {
         format!("host={sockets} port={} user=postgres dbname={database}", primary.port())
     }
 
-    /// Where what must be true afterwards is looked at, if not where clients log in: nothing may be old there.
+    /// Address for the checks afterwards, if not the clients': nothing may be old there.
     pub(super) fn check_url(&self) -> Option<String> {
         let setup = self.serves.as_ref()?;
         let past = || self.primary_url(setup);
@@ -247,7 +248,7 @@ impl Ground {
         Some(if setup.relay.is_some() { past() } else { through() })
     }
 
-    /// Where the console answers, if Consort runs.
+    /// Address of the console, if Consort runs.
     pub(super) fn console(&self) -> Option<String> {
         let consort = self.serves.as_ref().is_some_and(|setup| setup.design.is_some());
         consort.then(|| format!("postgres://postgres@127.0.0.1:{}/consort", self.port))
@@ -277,11 +278,11 @@ impl Ground {
                 return Err(format!("{} is {}: {}", text("name"), text("state"), text("why")));
             }
         }
-        let databases = session.texts("SHOW GAUGES").await.map_err(said)?;
+        let databases = session.texts("SHOW SNAPSHOTS").await.map_err(said)?;
         if let Some(why) = databases.iter().find_map(|row| row.get("why_not_serving")) {
             return Err(why.clone());
         }
-        let feeds = session.texts("SHOW FEEDS").await.map_err(said)?;
+        let feeds = session.texts("SHOW REPLICATION").await.map_err(said)?;
         let orders_first = self.serves.as_ref().is_some_and(Setup::orders_first);
         for row in &feeds {
             let text = |column: &str| row.get(column).cloned().unwrap_or_default();
@@ -298,7 +299,7 @@ impl Ground {
             _ => 0,
         };
         match databases.is_empty() || feeds.len() < wanted {
-            true => Err("not every replica is fed yet".to_owned()),
+            true => Err("not every replica has been copied yet".to_owned()),
             false => Ok(()),
         }
     }
@@ -347,7 +348,7 @@ impl Ground {
         self.cluster.nodes().iter().try_for_each(|node| start_again(&self.machines, node))
     }
 
-    /// What Consort said, for the results.
+    /// Consort's log, for the results.
     pub(super) fn log(&self) -> PathBuf {
         self.home.log_file()
     }
@@ -370,7 +371,7 @@ fn settle(machines: &Machines, node: &Node) -> Result<(), Failure> {
     let machine = machines.nodes.iter().find(|machine| machine.name() == node.name());
     match (machine, node.state()) {
         (Some(machine), NodeState::Running { pid }) => Ok(machine.take(pid)?),
-        _ => Err(Failure::new(format!("the server {} does not run", node.name()))),
+        _ => Err(Failure::new(format!("the server {} is not running", node.name()))),
     }
 }
 
@@ -381,14 +382,14 @@ fn tidy_up(node: &Node, database: &str) -> Result<(), Failure> {
         .try_for_each(|command| Ok(node.query(database, command).map(drop)?))
 }
 
-/// Where the tables of a setup are.
+/// Database of a setup's tables.
 fn database(setup: &Setup) -> &'static str {
     if setup.design.is_some() { SERVED } else { PLAIN }
 }
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        // What cannot be ended politely is ended by whoever takes the machines away.
+        // A process that cannot be ended politely ends with its machine.
         let _ = self.machines.lift();
         self.relay = None;
         let _ = down::stop_everything(&self.home);

@@ -34,58 +34,59 @@ use point::{Point, Which};
 use results::Results;
 use table::Experiment;
 
-/// Repeat a paper's experiment on nodes with a CPU quota, and set its claims beside what is measured
+/// Repeat a paper's experiment on nodes with a CPU quota, and compare its claims with the measurements
 ///
-/// It makes the servers in a temporary folder, each in a control group of its own that may use a few hundredths of a core, so
-/// that a small machine stands for a cluster: that shows ratios, not absolute figures, and who has to do how much work, not
-/// what disks and networks would do. It needs the right to make control groups (root, or a group that was handed over).
-/// Servers, groups and folder go away in the end, also if it is killed.
+/// Creates the servers in a temporary directory, each in a control group limited to a few hundredths of a
+/// core, so that a small machine stands for a cluster. Results show ratios and the distribution of work, not
+/// absolute figures or the effect of disks and networks. Needs the right to create control groups (root, or a
+/// delegated group). Removes servers, groups and directory at the end, even if the command is killed.
 ///
-/// The exit code is 1 if tables broke their rules or a replica differed. Claims that are not kept are a result, not a failure.
+/// The exit code is 1 if tables violated their rules or a replica differed. A claim that is not confirmed is
+/// a result, not a failure.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Which; without a name they are listed, `all` is all of them
+    /// Experiments to run, or `all`; default: list the experiments
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Only a part of it, once, for seconds: shows that it runs, and judges no claim
+    /// Short trial: run a part once, for seconds, and check no claim
     #[arg(long)]
     quick: bool,
-    /// Only this setup (may be given several times); claims that need others are not judged
+    /// Setup to run (repeatable); claims that need other setups are not checked
     #[arg(long, value_name = "SETUP", conflicts_with_all = ["quick", "pages"])]
     setup: Vec<String>,
-    /// Only this load (may be given several times)
+    /// Load to run (repeatable)
     #[arg(long, value_name = "LOAD", conflicts_with_all = ["quick", "pages"])]
     load: Vec<String>,
-    /// Another quota of each server than the experiment's, in hundredths of a core
+    /// CPU quota of each server, in hundredths of a core; default: as in the experiment
     #[arg(long, value_name = "PERCENT", conflicts_with = "pages")]
     node_percent: Option<u32>,
-    /// Another quota of the primary
+    /// CPU quota of the primary, in hundredths of a core; default: as in the experiment
     #[arg(long, value_name = "PERCENT", conflicts_with = "pages")]
     primary_percent: Option<u32>,
-    /// Another number of clients, the same in all setups
+    /// Number of clients, in all setups; default: as in the experiment
     #[arg(long, value_name = "N", conflicts_with = "pages", value_parser = clap::value_parser!(u64).range(1..))]
     clients: Option<u64>,
-    /// How often each point is measured, if not as often as usual
+    /// Number of measurements of each point; default: as in the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
-    /// How long each point is measured, in seconds, if not as long as usual
+    /// Duration of each measurement, in seconds; default: as in the experiment
     #[arg(long, value_name = "SECONDS", value_parser = whole_seconds)]
     time: Option<u64>,
-    /// What chance starts from
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for results
+    /// Directory for results
     #[arg(long, value_name = "DIR", default_value = "bench-results")]
     results: PathBuf,
-    /// Also put plots and tables into the pages of this folder, where runs before have left theirs
+    /// Directory whose pages get the plots and tables of this run, in place of earlier ones
     #[arg(long, value_name = "DIR", conflicts_with = "quick")]
     pages: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  consort bench experiment                      which there are
+  consort bench experiment                      list the experiments
   consort bench experiment strong-reads
   consort bench experiment strong-reads --setup weak-4 --setup consort-4 --load 'TPC-W browsing'
   consort bench experiment all --quick";
@@ -111,9 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     match wrong.len() {
         0 => Ok(()),
-        count => {
-            Err(Failure::new(format!("{count} things are wrong with the data:\n  {}", wrong.join("\n  "))))
-        }
+        count => Err(Failure::new(format!("{count} checks of the data failed:\n  {}", wrong.join("\n  ")))),
     }
 }
 
@@ -133,7 +132,7 @@ fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Fail
         let before = chosen.len();
         chosen.extend(all.iter().filter(|experiment| name == "all" || *name == experiment.name).cloned());
         if chosen.len() == before {
-            return Err(Failure::new(format!("there is no experiment {name}; there are: {}", names())));
+            return Err(Failure::new(format!("experiment {name} does not exist; experiments: {}", names())));
         }
     }
     for experiment in &mut chosen {
@@ -150,13 +149,13 @@ fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Fail
         experiment.time_s = options.time.unwrap_or(experiment.time_s);
         let ends = experiment.warm_up_s + experiment.time_s;
         if experiment.fault.as_ref().is_some_and(|fault| fault.over_s() >= ends) {
-            return Err(Failure::new(format!("{}: what happens there takes more time", experiment.name)));
+            return Err(Failure::new(format!("{}: --time is too short for its events", experiment.name)));
         }
     }
     Ok(chosen)
 }
 
-/// Runs one, and says what came of it. What is wrong with the data, in words.
+/// Runs one, and reports its result. Returns the errors of the data, in words.
 fn one(
     runtime: &Runtime,
     experiment: &Experiment,
@@ -177,7 +176,7 @@ fn one(
     }
     drop(ground);
     let results = Results::of(experiment, options.quick, &points);
-    // What was measured before something failed is not lost.
+    // The measurements before a failure are not lost.
     results.write(experiment, &options.results)?;
     measured?;
     let files = results::plot(pen, experiment, &points, &options.results)?;
@@ -191,7 +190,8 @@ fn one(
     Ok(wrong)
 }
 
-/// All points, in rounds; every second round goes the other way, so that what changes slowly meanwhile is nobody's advantage.
+/// All points, in rounds; every second round goes the other way, so that slow changes meanwhile favour no
+/// point.
 fn rounds(
     runtime: &Runtime,
     ground: &mut Ground,

@@ -30,11 +30,11 @@ pub(super) fn write(
         Err(error) => return Err(error.into()),
     };
     let text = with(&there, &generated(experiment, results, &drawn))
-        .ok_or_else(|| Failure::new(format!("{} lacks the marks of what runs write", page.display())))?;
+        .ok_or_else(|| Failure::new(format!("{} lacks the marks of the generated part", page.display())))?;
     Ok(std::fs::write(page, text)?)
 }
 
-/// A page that nobody has written yet.
+/// The beginning of a page that does not exist yet.
 fn beginning(experiment: &Experiment) -> String {
     let Experiment { name, about, paper, .. } = experiment;
     format!("# {name}\n\n{paper}: {about}.\n\n{BEGIN}\n{END}\n")
@@ -52,7 +52,7 @@ fn generated(experiment: &Experiment, results: &Results<'_>, plots: &[&PathBuf])
     let primary = primary_percent.map_or_else(String::new, |percent| format!(", the primary {percent} %"));
     let mut text = format!(
         "```sh\nmake bench-papers PAPERS={name}\n```\n\nEach server had {node_percent} % of a core{primary}, of {} cores; each point {time_s} s \
-         behind {warm_up_s} s of warm-up; {rounds} {}.\n\n",
+         after {warm_up_s} s of warm-up; {rounds} {}.\n\n",
         results.cores,
         if *rounds == 1 { "round" } else { "rounds" },
     );

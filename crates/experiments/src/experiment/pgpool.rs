@@ -10,13 +10,13 @@ use local_cluster::{Node, Role, wait_until};
 
 use consort::failure::Failure;
 
-/// Where Debian puts it.
+/// Debian's path of the program.
 const PROGRAM: &str = "/usr/sbin/pgpool";
 
-/// How long it may take until it listens, and until it has ended.
+/// Time limit until it listens, and until it has ended.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How often is looked whether it does.
+/// Interval of the check that it does.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// More clients than an experiment has.
@@ -39,7 +39,7 @@ impl Pgpool {
         let mut command = Command::new(PROGRAM);
         command.args(["-n", "-D"]).arg("-f").arg(&file).arg("-F").arg(folder.join("pcp.conf"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir(&folder);
-        // What a terminal tells us is none of its business.
+        // A terminal's signals to us are none of its business.
         command.process_group(0);
         let child = command.spawn().map_err(|error| {
             Failure::new(format!("cannot run {PROGRAM}: {error}; on Debian: apt-get install pgpool2"))
@@ -62,7 +62,7 @@ impl Pgpool {
                 )));
             }
             if since.elapsed() > LIMIT {
-                return Err(Failure::new(format!("Pgpool-II does not listen after {LIMIT:?}")));
+                return Err(Failure::new(format!("Pgpool-II did not listen within {LIMIT:?}")));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

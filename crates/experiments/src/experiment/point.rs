@@ -1,5 +1,5 @@
-//! One point of an experiment: the tables loaded anew, clients while every node has its quota, the checks, the comparison of
-//! the replicas. Loading, checks and comparison run without quotas: they are not what is measured.
+//! One point of an experiment: the tables loaded again, clients while every node has its quota, the checks,
+//! the comparison of the replicas. Loading, checks and comparison run without quotas: they are not measured.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,23 +19,23 @@ use super::ground::{Ground, Machines};
 use super::table::{Experiment, Load, Setup};
 use consort::failure::Failure;
 
-/// What was measured once.
+/// A single measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Point {
     /// From 1.
     pub(super) round: u64,
     pub(super) setup: String,
     pub(super) load: String,
-    /// What the clients saw, and the checks.
+    /// Results of the clients and of the checks.
     pub(super) report: Report,
-    /// What each node used while clients ran.
+    /// Usage of each node while clients ran.
     pub(super) nodes: BTreeMap<String, NodeUse>,
-    /// How much of all cores' time somebody used meanwhile, 0 to 1.
+    /// Share of all cores' time that any process used meanwhile, 0 to 1.
     pub(super) machine_busy: f64,
     pub(super) verified: Verified,
-    /// How the server that was struck came back.
+    /// Recovery of the struck server.
     pub(super) recovery: Option<Recovery>,
-    /// What clients read there may be old: then they may miss rows.
+    /// True if reads there may be old: then they may miss rows.
     pub(super) may_be_old: bool,
 }
 
@@ -48,10 +48,10 @@ pub(super) struct NodeUse {
     pub(super) of_its_quota: Option<f64>,
 }
 
-/// What VERIFY said.
+/// Result of VERIFY.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Verified {
-    /// So many tables of replicas have the primary's rows.
+    /// Tables of replicas that have the primary's rows.
     pub(super) equal: usize,
     /// The others.
     pub(super) different: Vec<String>,
@@ -61,23 +61,23 @@ pub(super) struct Verified {
 const FOUND: &str = "found";
 
 impl Point {
-    /// How much of its quota the busiest node used.
+    /// Part of its quota that the busiest node used.
     pub(super) fn busiest(&self) -> f64 {
         self.nodes.values().filter_map(|node| node.of_its_quota).fold(0.0, f64::max)
     }
 
-    /// What is wrong with the data afterwards, in words.
+    /// Errors of the data afterwards, in words.
     pub(super) fn wrong(&self) -> Vec<String> {
         let stale = |number: &str| self.may_be_old && number == FOUND;
         let broken = self.report.checks.iter().filter(|check| !check.holds && !stale(&check.number));
         let broken = broken.map(|check| {
-            format!("check {}: {}", check.number, check.broken_by.as_deref().unwrap_or("it does not hold"))
+            format!("check {}: {}", check.number, check.broken_by.as_deref().unwrap_or("violated"))
         });
         broken.chain(self.verified.different.iter().map(|line| format!("VERIFY: {line}"))).collect()
     }
 }
 
-/// Which point.
+/// Key of a point.
 pub(super) struct Which<'a> {
     pub(super) experiment: &'a Experiment,
     pub(super) setup: &'a Setup,
@@ -122,7 +122,7 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     let ((strikes, struck), (limits, limited)) = (oneshot::channel(), oneshot::channel());
     let mut progress = watched(&meter, vec![strikes, limits]);
     let measured = with(ground, &ground.url(), experiment.time(), true)?;
-    // Whoever waits for the clients hears of it, too, if they never begin: with the progress goes what would tell it.
+    // A waiter for the clients wakes, too, if they never begin: the progress is dropped with its sender.
     let running = async move { workloads::measure(&measured, stop, &mut progress).await };
     let limited = limit(&meter, experiment.unlimited(), limited);
     let struck = faults::strike(ground, which, struck);
@@ -143,7 +143,7 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
 fn watched(meter: &Rc<RefCell<Meter>>, mut began: Vec<oneshot::Sender<()>>) -> Progress {
     let meter = meter.clone();
     Progress::watched(move |phase| match phase {
-        // Nobody listens where nothing is to happen.
+        // Without a fault there is no receiver.
         Phase::Clients => began.drain(..).for_each(|began| {
             let _ = began.send(());
         }),
@@ -159,7 +159,7 @@ async fn limit(meter: &RefCell<Meter>, after: Duration, began: oneshot::Receiver
     }
 }
 
-/// What the machines used while clients ran.
+/// Meter of the machines' usage while clients run.
 struct Meter {
     machines: Arc<Machines>,
     began: Option<(Count, Instant)>,

@@ -1,4 +1,4 @@
-//! What an experiment leaves: a line per point as CSV, everything as JSON, plots, and tables for a person.
+//! Results of an experiment: a line per point as CSV, everything as JSON, plots, and tables for a person.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ impl<'a> Results<'a> {
         Ok(write_json(&file.with_extension("json"), self)?)
     }
 
-    /// The claims beside what was measured.
+    /// The claims alongside the measurements.
     pub(super) fn verdicts(&self) -> Table {
         let mut table = Table::new(&["the paper says", "of", "wanted", "measured", "verdict"]);
         for judged in &self.claims {
@@ -215,7 +215,7 @@ pub(super) fn plot(
     Ok(files)
 }
 
-/// More lines than this nobody tells apart: then each load has a plot of its own.
+/// More lines than this cannot be told apart: then each load has a plot of its own.
 const MOST_LINES: usize = 8;
 
 /// A name as a part of a file's.

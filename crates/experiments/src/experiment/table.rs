@@ -26,9 +26,9 @@ pub(super) struct Experiment {
     pub(super) name: String,
     /// Whose it is, and where it stands there.
     pub(super) paper: String,
-    /// What runs, in a sentence.
+    /// The experiment, in a sentence.
     pub(super) about: String,
-    /// What the replicas are.
+    /// Kind of the replicas.
     pub(super) replicas: Kind,
     /// The quota of each server, in hundredths of a core.
     pub(super) node_percent: u32,
@@ -36,31 +36,33 @@ pub(super) struct Experiment {
     pub(super) primary_percent: Option<u32>,
     /// Consort's quota; without it only the machine's own limit.
     pub(super) consort_percent: Option<u32>,
-    /// How long each point is measured.
+    /// Time of each point's measurement.
     pub(super) time_s: u64,
-    /// How long its clients run before that; servers have their quotas from `SETTLING` before its end on.
+    /// Time for which its clients run before that; servers have their quotas from `SETTLING` before its end
+    /// on.
     pub(super) warm_up_s: u64,
-    /// How often each point is measured.
+    /// Number of measurements of each point.
     pub(super) rounds: u64,
-    /// What stands below the plots.
+    /// Label of the horizontal axis.
     pub(super) across: String,
-    /// Parts of a load that are told apart, each by how the names of its transactions begin; without any, all are one.
+    /// Parts of a load that are reported separately, each by the prefix of its transactions' names; without
+    /// any, all are one.
     #[serde(default)]
     pub(super) parts: Vec<Part>,
     /// Runs whose course is plotted, second by second.
     #[serde(default)]
     pub(super) course: Vec<Course>,
-    /// What happens to servers while clients run.
+    /// Fault of servers while clients run.
     pub(super) fault: Option<Fault>,
     /// Ways through which clients reach the data.
     pub(super) setup: Vec<Setup>,
-    /// What clients do.
+    /// Statements of the clients.
     pub(super) load: Vec<Load>,
-    /// What the paper says of it.
+    /// Claims of the paper.
     pub(super) claim: Vec<Claim>,
 }
 
-/// What the servers besides the primary are.
+/// Kind of the servers besides the primary.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -84,37 +86,37 @@ pub(super) struct Part {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Course {
-    /// Which setup.
+    /// Name of the setup.
     pub(super) setup: String,
-    /// Which load.
+    /// Name of the load.
     pub(super) load: String,
 }
 
-/// What happens to a server.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Blow {
-    /// It is killed, and started again.
+    /// Kills the server, and starts it again.
     #[default]
     Kill,
     /// Nothing that Consort feeds it is taken in; it answers reads all the same.
     Hold,
 }
 
-/// What happens to servers.
+/// Fault of servers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fault {
-    /// What it is.
+    /// Kind of the fault.
     #[serde(default)]
     pub(super) what: Blow,
     /// The server's name; without it all that Consort feeds in this setup.
     pub(super) node: Option<String>,
-    /// So long after the clients began, the warm-up among it.
+    /// Time of the fault after the clients began, the warm-up included.
     pub(super) at_s: u64,
-    /// So long after that it is over; without it it lasts until the point is over.
+    /// Duration of the fault; without it the fault lasts until the point is over.
     pub(super) back_after_s: Option<u64>,
-    /// So long after it began, and after it was over, nobody expects things to be as they will be.
+    /// Time after the fault's begin, and after its end, in which measurements do not count as settled.
     #[serde(default = "three")]
     pub(super) settles_s: u64,
 }
@@ -124,13 +126,13 @@ fn three() -> u64 {
 }
 
 impl Fault {
-    /// When it is over, so long after the clients began.
+    /// End of the fault, after the clients began.
     pub(super) fn over_s(&self) -> u64 {
         self.at_s + self.back_after_s.unwrap_or(0)
     }
 }
 
-/// A proxy of somebody else's.
+/// Another project's proxy.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Relay {
@@ -147,7 +149,7 @@ pub(super) struct Setup {
     /// The line of the plot that it belongs to, where there are several of one load.
     #[serde(default)]
     pub(super) series: String,
-    /// Where it stands in the plot.
+    /// Its position in the plot.
     pub(super) x: f64,
     /// The design; without it, and without a relay, the primary itself, past Consort.
     pub(super) design: Option<String>,
@@ -156,17 +158,17 @@ pub(super) struct Setup {
     /// Keys of Consort's configuration, besides those that every setup has.
     #[serde(default)]
     pub(super) settings: BTreeMap<String, toml::Value>,
-    /// So many clients, whatever the load says.
+    /// Number of clients, in place of the load's.
     pub(super) clients: Option<u64>,
-    /// How many replicas there are besides the primary.
+    /// Number of replicas besides the primary.
     #[serde(default)]
     pub(super) replicas: usize,
-    /// It is a part of the quick form.
+    /// True if the quick form contains it.
     #[serde(default)]
     pub(super) quick: bool,
 }
 
-/// What clients do.
+/// Statements of the clients.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Load {
@@ -174,12 +176,12 @@ pub(super) struct Load {
     pub(super) name: String,
     /// A workload of `consort bench`, with its arguments; in them `{url}` is where clients log in.
     pub(super) run: String,
-    /// It is a part of the quick form.
+    /// True if the quick form contains it.
     #[serde(default)]
     pub(super) quick: bool,
 }
 
-/// What a paper says.
+/// Claim of a paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claim {
@@ -187,19 +189,19 @@ pub(super) struct Claim {
     pub(super) says: String,
     /// Under which load.
     pub(super) load: String,
-    /// Of which of the parts; without it of all.
+    /// Part that the claim is about; without it all parts.
     pub(super) part: Option<String>,
-    /// Of which setup.
+    /// Setup that the claim is about.
     pub(super) setup: String,
     /// In proportion to which other one.
     pub(super) against: Option<String>,
-    /// Which figure.
+    /// The figure.
     pub(super) of: Figure,
-    /// It is at least this.
+    /// Lower bound.
     pub(super) least: Option<f64>,
-    /// It is at most this.
+    /// Upper bound.
     pub(super) most: Option<f64>,
-    /// Why it cannot be shown here, whatever the run brings.
+    /// Reason why the claim cannot be shown here, with any result.
     pub(super) beyond: Option<String>,
 }
 
@@ -213,7 +215,7 @@ pub(super) enum Figure {
     Response,
     /// Transactions that were given up.
     Failed,
-    /// Transactions that failed, whether they were begun anew or given up.
+    /// Transactions that failed, and were then started again or given up.
     Aborted,
     /// Their part of all.
     AbortedShare,
@@ -227,7 +229,7 @@ pub(super) enum Figure {
     FirstRead,
     /// The time from the fault's end until the server has all, in seconds.
     CaughtUp,
-    /// How long that was going to take, as the first estimate said, in proportion to how long it took.
+    /// First estimate of that time, in proportion to the time that it took.
     Estimate,
 }
 
@@ -259,12 +261,12 @@ impl Experiment {
         Duration::from_secs(self.warm_up_s)
     }
 
-    /// So much of the warm-up is without quotas: connections, caches and plans are made meanwhile.
+    /// Part of the warm-up without quotas: connections, caches and plans are made meanwhile.
     pub(super) fn unlimited(&self) -> Duration {
         self.warm_up().saturating_sub(SETTLING)
     }
 
-    /// So many servers of its kind are needed besides the primary.
+    /// Servers of its kind that are needed besides the primary.
     pub(super) fn most_replicas(&self) -> usize {
         self.setup.iter().map(|setup| setup.replicas).max().unwrap_or(0)
     }
@@ -310,7 +312,7 @@ impl Experiment {
         part
     }
 
-    /// What is wrong with the row, in a sentence.
+    /// Mistake of the row, in a sentence.
     fn mistake(&self) -> Option<String> {
         let setup = |name: &str| self.setup.iter().any(|setup| setup.name == name);
         for setup in &self.setup {
@@ -366,10 +368,10 @@ impl Setup {
             return Some(refused.to_string());
         }
         if self.design.is_some() && self.relay.is_some() {
-            return Some("either Consort is in front of the servers or a relay".to_owned());
+            return Some("Consort and a relay exclude each other".to_owned());
         }
         let unknown = |key: &&String| keys::find(Place::Global, key).is_none();
-        self.settings.keys().find(unknown).map(|key| format!("the configuration has no key {key}"))
+        self.settings.keys().find(unknown).map(|key| format!("unknown configuration key {key}"))
     }
 }
 
@@ -389,7 +391,7 @@ impl Load {
         let mut command = Line::try_parse_from(line).map_err(|error| error.to_string())?.command;
         match command.workload() {
             Some(_) => Ok(command),
-            None => Err("it is no workload of a specification".to_owned()),
+            None => Err("not a workload of a specification".to_owned()),
         }
     }
 }
@@ -405,7 +407,7 @@ fn read(text: &str) -> Result<Vec<Experiment>, String> {
     let table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
     for (place, row) in table.experiment.iter().enumerate() {
         if table.experiment[..place].iter().any(|other| other.name == row.name) {
-            return Err(format!("there are two experiments {}", row.name));
+            return Err(format!("duplicate experiment {}", row.name));
         }
         if let Some(mistake) = row.mistake() {
             return Err(format!("experiment {}: {mistake}", row.name));

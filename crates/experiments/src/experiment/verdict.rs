@@ -1,4 +1,4 @@
-//! What papers say beside what was measured.
+//! Claims of papers alongside the measurements.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use workloads::workload::Line;
 use super::point::Point;
 use super::table::{Claim, Experiment, Figure, Part};
 
-/// Whoever bounds a setup uses at least this part of its quota.
+/// Least share of its quota that a server uses when it is the bottleneck of a setup.
 const BUSY: f64 = 0.8;
 
-/// From this part on of all cores' time nobody can tell what a setup would have done on machines of its own.
+/// Share of all cores' time from which on the results on separate machines cannot be inferred.
 const FULL: f64 = 0.93;
 
-/// What came of a claim.
+/// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
-    /// It is so here, too.
+    /// The claim holds here, too.
     Kept,
-    /// It is not.
+    /// The claim does not hold here.
     NotKept,
-    /// Nothing that runs here could tell.
+    /// No result here could decide the claim.
     CannotBeShown,
 }
 
@@ -40,16 +40,16 @@ impl Verdict {
 /// A claim, judged.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Judged {
-    /// What the paper says.
+    /// The paper's claim.
     pub(super) says: String,
-    /// Of what.
+    /// Setup and part of the claim.
     pub(super) of: String,
     /// Between which bounds.
     pub(super) wanted: String,
-    /// What was measured, round by round.
+    /// The measurements, round by round.
     pub(super) measured: Option<Spread>,
     pub(super) verdict: Verdict,
-    /// Why it cannot be shown, or what speaks for caution.
+    /// Reason why the claim cannot be shown, or a reason for caution.
     pub(super) why: Option<String>,
 }
 
@@ -78,11 +78,11 @@ pub(super) fn figure(of: Figure, point: &Point, part: Option<&Part>, experiment:
     }
 }
 
-/// What came of transactions.
+/// Outcomes of transactions.
 struct Counted {
     ended: f64,
     failed: f64,
-    /// Transactions that were begun anew, each time counted.
+    /// Transactions that were started again, each time counted.
     retries: f64,
     mean_ms: f64,
 }

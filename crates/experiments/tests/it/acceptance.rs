@@ -27,25 +27,25 @@ fn nothing_is_stale_and_histories_are_valid_during_faults() {
     );
     assert_eq!(out.matches(": valid: ").count(), 5, "{done:?}");
     assert!(!out.contains("INVALID") && out.contains("the primary is "), "{done:?}");
-    assert!(out.contains("somebody was taken for a bypass: no"), "{done:?}");
-    are_kept(out, "histories, consort: what befell its servers: ", 1);
+    assert!(out.contains("clients taken for a bypass: no"), "{done:?}");
+    are_kept(out, "histories, consort: faults of its servers: ", 1);
     let table = std::fs::read_to_string(folder.join("acceptance.csv")).expect("a table");
-    assert!(table.starts_with("what,wished,measured,verdict\n"), "{table}");
+    assert!(table.starts_with("what,goal,measured,verdict\n"), "{table}");
     for file in ["stale-20-100-form5.json", "histories-faults.json"] {
         assert!(folder.join(file).exists(), "{file}");
     }
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
-/// So many such lines were told, and each was kept.
+/// Checks that the output has so many such lines, and that each was kept.
 fn are_kept(said: &str, what: &str, times: usize) {
     let lines: Vec<&str> = said.lines().filter(|line| line.contains(what)).collect();
     assert_eq!(lines.len(), times, "{what}: {said}");
     assert!(lines.iter().all(|line| line.ends_with(" kept")), "{lines:?}");
 }
 
-/// Replicas are killed, hang, are restarted, cut off and made anew, and so are Consort and the primary as far as they can be: in
-/// each of so many designs what it must meet. What was said.
+/// Replicas are killed, hang, are restarted, cut off and created again, and so are Consort and the primary as
+/// far as they can be. Each of so many designs meets its faults. Returns the output.
 fn histories_are_valid(options: &[&str], designs: usize, runs: usize) -> String {
     let name =
         format!("consort-acceptance-{}-{}", options.join("-").replace([',', ' '], "-"), std::process::id());
@@ -63,7 +63,7 @@ fn histories_are_valid(options: &[&str], designs: usize, runs: usize) -> String 
         let lines: Vec<&str> = done.out.lines().filter(|line| line.contains(what)).collect();
         assert!(!lines.is_empty() && lines.iter().all(|line| !line.contains("MISSED")), "{done:?}");
     }
-    are_kept(&done.out, ": what befell its servers: ", designs);
+    are_kept(&done.out, ": faults of its servers: ", designs);
     are_kept(&done.out, ": reads at replicas: ", designs);
     std::fs::remove_dir_all(&folder).expect("the folder goes");
     done.out

@@ -1,4 +1,4 @@
-//! Exit codes of the workloads: 0 after a clean run, 1 where a run saw what one server would not show.
+//! Exit codes of the workloads: 0 after a clean run, 1 where a run saw results that a single server would not return.
 
 use std::fs;
 
@@ -47,8 +47,9 @@ fn bench_says_by_its_exit_code_what_it_saw() {
     home.run("down", &[]).worked();
     home.run("up", &["--design", "weak"]).worked();
     cluster.standbys()[0].set("recovery_min_apply_delay", "500ms").unwrap();
-    eventually("what one server would not show", || {
+    eventually("results that a single server would not return", || {
         let done = bench(&stale);
-        done.status.code() == Some(1) && done.err.contains("what one PostgreSQL server would not show")
+        done.status.code() == Some(1)
+            && done.err.contains("results that a single PostgreSQL server would not return")
     });
 }

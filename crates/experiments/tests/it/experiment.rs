@@ -36,7 +36,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// What is in the folder besides results.
+/// Files in the folder besides results.
 fn left(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("an entry").path());
     entries.filter(|path| !path.ends_with("results")).collect()
@@ -110,7 +110,8 @@ fn a_replica_that_differs_is_told_and_makes_it_fail() {
         "host={} port=5434 user=postgres dbname=postgres options='-c default_transaction_read_only=off'",
         sockets.display()
     );
-    // In an order's row nobody writes twice; the last table that is loaded is there when the indexes are.
+    // In an order's row there is no second write; the last table that is loaded is there when the indexes
+    // are.
     eventually("a row at the replica that is not the primary's", || {
         let spoilt = "UPDATE tpcw_country SET co_name = 'nowhere' WHERE co_id = 7 RETURNING co_id";
         psql(&replica, spoilt).out.contains('7')

@@ -1,4 +1,4 @@
-//! What the clients of the mix do.
+//! The clients of the mix.
 
 use super::{ACCOUNT_ROWS, CATALOGUE_ROWS, FIRST_BALANCE, Run, count, first_row, note, numbers, open};
 use crate::session::{Session, Trouble};

@@ -1,7 +1,7 @@
-//! The demo's workload, by the name of "bank and catalogue": many readers, some writers. Transfers between accounts in
-//! blocks, visits of one account in single statements, the writers reading their own writes; readers of accounts that
-//! others write, of one hot account that everybody touches, of the sum over all accounts (which never changes), and of a
-//! catalogue that nobody writes.
+//! The demo's workload, by the name of "bank and catalogue": many readers, some writers. Transfers between
+//! accounts in blocks, visits of one account in single statements, the writers reading their own writes.
+//! Readers of accounts that others write, of one hot account that all clients touch, of the sum over all
+//! accounts (which never changes), and of a catalogue without writers.
 //!
 //! Every account counts its writes, so stale reads and reads that go backwards show themselves (see `knowledge`). Transfers may
 //! leave their numbers, so that what is lost or done twice shows itself when servers fail (see `numbers`).
@@ -30,16 +30,16 @@ pub const CATALOGUE: &str = "consort_bench_catalogue";
 /// The table of the numbers that transfers leave.
 pub const TRANSFERS: &str = "consort_bench_transfer";
 
-/// How many accounts there are; number 0 is the hot one.
+/// Number of accounts; number 0 is the hot one.
 const ACCOUNT_ROWS: i64 = 100;
 
-/// How many articles the catalogue has.
+/// Number of articles in the catalogue.
 const CATALOGUE_ROWS: i64 = 1000;
 
-/// What every account starts with.
+/// Initial balance of every account.
 const FIRST_BALANCE: i64 = 1000;
 
-/// What all clients of a run share.
+/// Shared state of all clients of a run.
 struct Run {
     url: String,
     protocol: Protocol,

@@ -16,12 +16,12 @@ pub(super) struct Numbers {
     acknowledged: Mutex<Vec<i64>>,
 }
 
-/// What came of the transfers that have numbers.
+/// Outcomes of the numbered transfers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Transfers {
-    /// Those whose COMMIT was answered.
+    /// Transfers whose COMMIT was answered.
     pub acknowledged: u64,
-    /// Those that are in the table. One whose answer was lost may be.
+    /// Transfers that are in the table. A transfer whose answer was lost may be there.
     pub there: u64,
     /// Acknowledged, and not in the table.
     pub missing: u64,
@@ -43,7 +43,7 @@ impl Numbers {
     /// Looks at the table, when no transfer is under way any more.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The table cannot be read.
     pub(super) async fn look(&self, url: &str) -> Result<Transfers, Trouble> {
         let mut session = Session::open(url, Protocol::Simple).await?;
         let rows = session.run(&format!("SELECT id, times FROM {TRANSFERS}"), &[]).await?;

@@ -22,40 +22,40 @@ use tokio::task::JoinSet;
 /// Arguments of `mix`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Where the clients log in
+    /// URL to connect to
     #[arg(long)]
     pub url: String,
-    /// How long it runs
+    /// Duration of the run
     #[arg(long, value_parser = pause::parse, default_value = "10s")]
     pub time: Duration,
-    /// How many clients read
+    /// Number of reading clients
     #[arg(long, default_value_t = 12)]
     pub readers: u64,
-    /// How long a reader waits between two reads
+    /// Pause of a reader between two reads
     #[arg(long, value_parser = pause::parse, default_value = "0")]
     pub read_every: Duration,
-    /// How many clients write
+    /// Number of writing clients
     #[arg(long, default_value_t = 2)]
     pub writers: u64,
-    /// How often each of them writes
+    /// Interval between the writes of a writing client
     #[arg(long, value_parser = pause::parse, default_value = "10ms")]
     pub write_every: Duration,
-    /// Have each transfer leave its number in a table, and look in the end whether one is missing or was done twice
+    /// Record the number of each transfer in a table, and check at the end for missing and repeated ones
     #[arg(long)]
     pub numbered: bool,
-    /// Look for the numbers here, at an address that does not show old rows, in the place of the clients'
+    /// URL for the check of the numbers, if the measured address may return stale rows
     #[arg(long, value_name = "URL")]
     pub check_url: Option<String>,
-    /// How statements travel
+    /// Query protocol
     #[arg(long, value_enum, default_value = "prepared")]
     pub protocol: Protocol,
-    /// A server behind the address, to learn which share of the reads ran at standbys
+    /// Server behind the address, for measuring the share of reads at standbys (repeatable)
     #[arg(long = "server", value_name = "NAME=URL")]
     pub servers: Vec<Server>,
-    /// An admin console with SHOW REPLICAS, to learn it there
+    /// Admin console with SHOW REPLICAS, for measuring the share of reads at standbys
     #[arg(long, value_name = "URL")]
     pub console: Option<String>,
-    /// What chance starts from
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -85,7 +85,7 @@ impl Options {
     }
 }
 
-/// What came of a mix.
+/// Result of a mix.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// All reads.
@@ -102,13 +102,13 @@ pub struct Report {
     pub wrong_sums: u64,
     /// Transfers and visits.
     pub writes: Total,
-    /// Whether each transfer was done once, if they left their numbers.
+    /// Outcomes of the transfers, if they left their numbers.
     pub transfers: Option<Transfers>,
     /// Seconds that it took.
     pub seconds: f64,
     /// The part of all reads that ran at standbys, 0 to 1, if it is known.
     pub at_standbys: Option<f64>,
-    /// Where the reads of each table ran, if it is known.
+    /// Placement of the reads of each table, if it is known.
     pub shares: BTreeMap<String, Share>,
 }
 

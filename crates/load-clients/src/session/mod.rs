@@ -18,22 +18,22 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 
-/// How long a statement may take before the session gives up and counts its outcome as unknown.
+/// Time limit of a statement, after which the session gives up and counts its outcome as unknown.
 pub const STATEMENT_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a log-in may take.
+/// Time limit of a log-in.
 pub const LOGIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// How statements travel.
+/// Protocol of the statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// One Query message, values as literals.
+    /// Simple query protocol, with values as literals
     Simple,
-    /// Parse, Bind, Execute and Sync together, unnamed.
+    /// Extended query protocol, with an unnamed statement parsed each time
     #[default]
     Extended,
-    /// Parsed once under a name, then Bind, Execute and Sync.
+    /// Extended query protocol, with a named statement parsed once
     Prepared,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Why a statement or a log-in gave no answer.
+/// Reason why a statement or a log-in gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// The address is not one.
@@ -55,7 +55,7 @@ pub enum Trouble {
     Address {
         /// As it was given, without its password.
         url: String,
-        /// What the parser says.
+        /// The parser's error.
         problem: String,
     },
     /// The server answered with an error.
@@ -87,15 +87,15 @@ impl Trouble {
         }
     }
 
-    /// Whether the transaction is surely not committed, although the statement that failed could have committed it:
-    /// serialization failures and deadlocks. Everything else says too little to be sure.
+    /// True if the transaction is surely not committed, although the statement that failed could have
+    /// committed it: serialization failures and deadlocks. Everything else says too little to be sure.
     #[must_use]
     pub fn surely_rolled_back(&self) -> bool {
         matches!(self, Trouble::Refused { state, .. }
             if *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED)
     }
 
-    /// Whether the session can go on after it.
+    /// True if the session can go on after it.
     #[must_use]
     pub fn leaves_session(&self) -> bool {
         matches!(self, Trouble::Refused { state, .. } if !state.code().starts_with("57") && !state.code().starts_with("08"))
@@ -158,7 +158,7 @@ impl Session {
     /// Logs in.
     ///
     /// # Errors
-    /// The address is wrong, nobody answers, or the server refuses.
+    /// The address is wrong, no server answers, or the server refuses.
     pub async fn open(url: &str, protocol: Protocol) -> Result<Session, Trouble> {
         let address = |problem: String| Trouble::Address { url: without_password(url), problem };
         let mut config = Config::from_str(url).map_err(|error| address(error.to_string()))?;
@@ -169,7 +169,7 @@ impl Session {
         let (client, connection) =
             opening.map_err(|_| Trouble::Silent(LOGIN_LIMIT))?.map_err(|error| Trouble::of(&error))?;
         let connection = tokio::spawn(async move {
-            // An error of the connection is told to whoever waits for an answer on it.
+            // An error of the connection reaches its waiting requests.
             let _ = connection.await;
         });
         Ok(Session {

@@ -8,21 +8,21 @@ use std::pin::pin;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{RowStream, SimpleQueryMessage};
 
-/// How many statements a session sent since it was asked last.
+/// Number of statements that a session sent since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Those that begin with SELECT, also with FOR UPDATE.
+    /// Statements that begin with SELECT, also with FOR UPDATE.
     pub reads: u64,
     /// All others, without BEGIN, COMMIT and ROLLBACK.
     pub writes: u64,
 }
 
-/// What a statement gave.
+/// Result of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Its rows.
     pub rows: Vec<Fields>,
-    /// How many rows it changed or returned, as its tag says.
+    /// Number of rows that it changed or returned, by its tag.
     pub affected: u64,
 }
 
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// How many statements `ask` sent since this was asked last.
+    /// Number of statements that `ask` sent since the last call.
     pub fn take_sent(&mut self) -> Sent {
         std::mem::take(&mut self.sent)
     }

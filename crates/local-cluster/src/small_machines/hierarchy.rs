@@ -1,9 +1,10 @@
-//! Where control groups for processors are on this system: version 1 (`cpu` and `cpuacct`, together or apart) or version 2.
+//! Control groups for processors on this system: version 1 (`cpu` and `cpuacct`, together or apart) or
+//! version 2.
 
 use postgres::Error;
 use std::path::{Path, PathBuf};
 
-/// Of the kernel's interface.
+/// Version of the kernel's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// A hierarchy per controller.
@@ -12,7 +13,7 @@ pub(super) enum Version {
     Two,
 }
 
-/// Where groups can be made.
+/// Places at which groups can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     pub(super) version: Version,
@@ -31,9 +32,8 @@ impl Hierarchy {
         };
         first(&mounts, &own).or_else(|| second(&mounts, &own, has)).ok_or_else(|| {
             Error::Setup(
-                "nodes with a CPU quota need control groups for processors, and there are none here: neither cpu and \
-                 cpuacct of version 1 are mounted, nor version 2 with cpu among the cgroup.subtree_control of a group \
-                 above this process"
+                "nodes with a CPU quota need control groups for CPU, and none are available: neither cpu and cpuacct of \
+                 version 1 are mounted, nor version 2 with cpu in the cgroup.subtree_control of a group above this process"
                     .to_owned(),
             )
         })
@@ -55,8 +55,8 @@ fn first(mounts: &str, own: &str) -> Option<Hierarchy> {
     Some(Hierarchy { version: Version::One, places })
 }
 
-/// The place of version 2: the nearest group at or above our own that hands out processors to the groups below it. `has`
-/// tells whether `cpu` is among the words of a group's file.
+/// The place of version 2: the nearest group at or above our own that hands out processors to the groups
+/// below it. `has` is true if `cpu` is among the words of a group's file.
 fn second(mounts: &str, own: &str, has: impl Fn(&Path, &str) -> bool) -> Option<Hierarchy> {
     let (root, point) = mounts.lines().find_map(|line| mount(line, "cgroup2", None))?;
     let ours = own.lines().find_map(|line| line.strip_prefix("0::"))?;

@@ -1,9 +1,10 @@
 //! Small machines out of a large one: each server, with all that it starts, in a control group of its own that may use only
 //! a part of a core. So a few cores stand for several small computers, and the kernel counts what each has used.
 //!
-//! What this shows is who has to do how much work: processors are divided, not disks, memory, caches or networks. The kernel
-//! hands out each quota in turns of 100 ms, so a single statement that needs more than its node's part waits for the next
-//! turn: times of single statements say little, sums and ratios do. The quotas together must leave room for clients.
+//! The experiment shows the distribution of work: processors are divided, not disks, memory, caches or
+//! networks. The kernel hands out each quota in turns of 100 ms, so a single statement that needs more than
+//! its node's part waits for the next turn. Times of single statements say little, sums and ratios do. The
+//! quotas together must leave room for clients.
 //!
 //! ```text
 //! <our own group>/<family>/<machine>    in each hierarchy that has to do with processors
@@ -19,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The kernel hands out a quota anew so often.
+/// Period after which the kernel hands out a quota again.
 const TURN_US: u64 = 100_000;
 
 /// The small machines of one folder of servers. Dropped, or when this process ends in whatever way, the servers of the
@@ -27,7 +28,7 @@ const TURN_US: u64 = 100_000;
 #[derive(Debug)]
 pub struct SmallMachines {
     version: Version,
-    /// Where quotas are set, and where use is counted, if that is another place.
+    /// Folders of the quotas, and of the usage, if that is another place.
     families: Vec<PathBuf>,
     _guard: Guard,
 }
@@ -45,7 +46,7 @@ impl SmallMachines {
         let name = folder.file_name().unwrap_or_else(|| "consort".as_ref());
         let families: Vec<PathBuf> = hierarchy.places.iter().map(|place| place.join(name)).collect();
         let guard = Guard::over(folder, &families)
-            .map_err(|error| Error::Setup(format!("cannot run sh, which would clean up: {error}")))?;
+            .map_err(|error| Error::Setup(format!("cannot run sh for the clean-up: {error}")))?;
         for family in &families {
             std::fs::create_dir(family).map_err(|error| no_right(family, &error))?;
             if hierarchy.version == Version::Two {
@@ -83,7 +84,7 @@ impl SmallMachine {
         &self.name
     }
 
-    /// Moves a process here with all its threads, and what it has started. What it starts from now on is here, too.
+    /// Moves a process here with all its threads and children. Its further children are here, too.
     ///
     /// # Errors
     /// [`Error::Setup`] if it is gone or may not be moved.
@@ -125,7 +126,7 @@ impl SmallMachine {
     /// The time that processors have worked for it since it was made, by the kernel's own count.
     ///
     /// # Errors
-    /// [`Error::Setup`] if the kernel does not tell.
+    /// [`Error::Setup`] if the kernel does not report it.
     pub fn used(&self) -> Result<Duration, Error> {
         let place = self.places.last().expect("there is at least one hierarchy");
         match self.version {
@@ -159,13 +160,12 @@ fn write(place: &Path, file: &str, text: &str) -> Result<(), Error> {
 }
 
 fn unreadable(place: &Path, text: &str) -> Error {
-    Error::Setup(format!("{} counts in an unknown way: {text:?}", place.display()))
+    Error::Setup(format!("unknown format of {}: {text:?}", place.display()))
 }
 
 fn no_right(place: &Path, error: &io::Error) -> Error {
     Error::Setup(format!(
-        "cannot use the control group {}: {error}; nodes with a CPU quota need root, or a group that was handed over to \
-         this user (with systemd: systemd-run --user --scope -p Delegate=yes ..), and a file system that can be written",
+        "cannot use the control group {}: {error}; nodes with a CPU quota need root, or a group delegated to this user (with systemd: systemd-run --user --scope -p Delegate=yes ..), and a writable file system",
         place.display()
     ))
 }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn who_may_not_make_a_group_is_told_what_is_missing() {
-        // Nobody can make a folder there.
+        // No process can make a folder there.
         let hierarchy = Hierarchy { version: Version::One, places: vec![PathBuf::from("/proc/self")] };
         let folder = std::env::temp_dir().join(format!("consort-no-right-{}", std::process::id()));
         let error = SmallMachines::make_in(&hierarchy, &folder).unwrap_err().to_string();

@@ -115,7 +115,7 @@ fn a_standby_is_made_anew() {
     let cluster = scratch.cluster_mut();
     for name in ["primary", "standby2"] {
         let refused = cluster.renew_standby(name, &options, &mut progress).unwrap_err().to_string();
-        assert_eq!(refused, format!("there is no standby {name}; there are: standby1"));
+        assert_eq!(refused, format!("standby {name} does not exist; existing standbys: standby1"));
     }
     let port = cluster.standbys()[0].port();
     let standby = cluster.renew_standby("standby1", &options, &mut progress).unwrap();
@@ -153,10 +153,10 @@ fn a_replica_starts_without_its_own_databases() {
     // As the first copy does.
     replica.query("template1", "DROP DATABASE postgres").unwrap();
     replica.restart(Stop::Fast).unwrap();
-    // Who lets nobody in is named.
+    // The error names the server that refuses all logins.
     std::fs::write(replica.data_folder().join("pg_hba.conf"), "local all all reject\n").unwrap();
     let refused = replica.restart(Stop::Fast).unwrap_err().to_string();
-    assert!(refused.starts_with("the server replica1 lets nobody in: "), "{refused}");
+    assert!(refused.starts_with("cannot log in to the server replica1: "), "{refused}");
 }
 
 #[test]

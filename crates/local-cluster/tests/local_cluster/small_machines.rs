@@ -15,7 +15,7 @@ const WORK: &str =
     "SET max_parallel_workers_per_gather = 0; SELECT count(*) FROM generate_series(1, 1500000)";
 
 fn folder() -> PathBuf {
-    // A port is a number that nobody else has for a while.
+    // A port is a number that no other process has for a while.
     std::env::temp_dir().join(format!("consort-small-{}", free_port().unwrap()))
 }
 
@@ -89,7 +89,7 @@ fn in_the_end_servers_strangers_groups_and_folder_are_gone() {
     let postmaster = pid(cluster.primary());
     machine.take(postmaster).unwrap();
     cluster.primary().hang();
-    // Somebody whose number no file tells, and who does not listen.
+    // A process without a pid file and without a listening socket.
     let mut stranger = Command::new("sh")
         .args(["-c", "trap '' TERM; echo deaf; cat"])
         .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! The socket between the two processes: letters, each with a file descriptor or without one.
+//! The socket between the two processes: handover messages, each with a file descriptor or without one.
 
 use super::Letter;
 use rustix::net::{
@@ -12,18 +12,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// In front of each letter: its length, and whether a descriptor comes along.
+/// Header of each handover message: its length, and a flag for a descriptor.
 const HEADER_BYTES: usize = 5;
-/// No letter is longer: 4,096 statements of 64 kB, which is what a session keeps at most.
+/// Maximum length of a handover message: 4,096 statements of 64 kB, the most that a session keeps.
 const LETTER_BYTES: usize = 512 << 20;
-/// So much is read at a time.
+/// Bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
 /// The socket between the two processes.
 pub(crate) struct Channel {
     stream: UnixStream,
     unread: Vec<u8>,
-    /// Descriptors that have come, for letters that are read later.
+    /// Received descriptors of handover messages that are read later.
     came: VecDeque<OwnedFd>,
 }
 
@@ -33,7 +33,7 @@ impl Channel {
         Channel { stream, unread: Vec::new(), came: VecDeque::new() }
     }
 
-    /// Who is at the other end: its user and its process.
+    /// The peer's user and process.
     pub(crate) fn peer(&self) -> io::Result<(u32, Option<i32>)> {
         let peer = self.stream.peer_cred()?;
         Ok((peer.uid(), peer.pid()))
@@ -44,7 +44,7 @@ impl Channel {
         self.stream.into_std()
     }
 
-    /// Writes a letter. Not to be given up in the middle.
+    /// Writes a handover message. Must not be cancelled.
     pub(crate) async fn send(&self, letter: &Letter, along: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = framed(letter, along.is_some())?;
         let (mut sent, mut along) = (0, along);
@@ -56,7 +56,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Writes a small letter if there is room for it now, else nothing of it: for what is written behind a read that must go on.
+    /// Writes a small handover message if there is room for it now, else nothing of it: for a message after a
+    /// read that must go on.
     ///
     /// # Errors
     /// The other process is gone.
@@ -80,7 +81,7 @@ impl Channel {
         Ok(sendmsg(self.stream.as_fd(), &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
     }
 
-    /// The next letter, and what comes along. It may be given up and asked again.
+    /// The next handover message, and its descriptor. May be cancelled and called again.
     ///
     /// # Errors
     /// The other process is gone, or writes something else.
@@ -100,7 +101,7 @@ impl Channel {
         let Some((header, rest)) = self.unread.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [length @ .., has_one] = *header;
         let length = u32::from_be_bytes(length) as usize;
-        let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "it writes what nobody understands");
+        let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "invalid handover message");
         if length > LETTER_BYTES {
             return Err(nonsense());
         }
@@ -112,7 +113,7 @@ impl Channel {
     }
 }
 
-/// The bytes of a letter.
+/// The bytes of a handover message.
 fn framed(letter: &Letter, has_one: bool) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes.extend_from_slice(&letter.written());
@@ -139,11 +140,11 @@ fn receive_some(
     );
     unread.truncate(at + received.as_ref().map_or(0, |received| received.bytes));
     let received = received?;
-    // With the next one in its place, a session would go on at somebody else's socket.
+    // With the next socket in its place, a session would go on at another client's socket.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "a descriptor was lost: there is room for no more",
+            "file descriptor lost: limit of open files reached",
         ));
     }
     for message in control.drain() {
@@ -197,7 +198,7 @@ mod tests {
         let (one, mut other) = (Channel::over(one), Channel::over(other));
         let cancel = Letter::Cancel(1, vec![7; 32]);
         one.send(&cancel, None).await.unwrap();
-        // Nobody reads: more than any socket holds.
+        // Without a reader: more than any socket holds.
         (0..100_000).for_each(|_| one.send_now(&cancel).unwrap());
         drop(one);
         let mut read = 0;

@@ -1,16 +1,16 @@
-//! What the two processes write to each other, as bytes.
+//! Handover messages between the two processes, as bytes.
 
 use serde::{Deserialize, Serialize};
 
-/// What one process says to the other. `Hello` and `Refused` are the same in every version.
+/// A handover message of one process to the other. `Hello` and `Refused` are the same in every version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Letter {
     /// The new one: it speaks this version of the protocol.
     Hello(u32),
     /// The old one: it goes on as it was, because of this.
     Refused(String),
-    /// The old one: its process, the databases that nobody may enter (DISABLE), and the part of the process numbers that the new
-    /// one draws from.
+    /// The predecessor: its process, the disabled databases (DISABLE), and the part of the process numbers
+    /// that the successor draws from.
     Welcome(u32, Vec<String>, u32),
     /// The old one: the socket that comes along is used for this.
     Socket(String),
@@ -26,11 +26,12 @@ pub(crate) enum Letter {
     Mine,
     /// The old one: from here on all of that is the new one's.
     Go,
-    /// The new one: somebody wants to cancel what runs in this session, which may be the old one's still.
+    /// The successor: a client wants to cancel the statement of this session, which the predecessor may still
+    /// have.
     Cancel(i32, Vec<u8>),
 }
 
-/// The first bytes of the letters that look the same in every version.
+/// The first bytes of the handover messages that look the same in every version.
 const HELLO: u8 = 0;
 const REFUSED: u8 = 1;
 
@@ -46,7 +47,7 @@ impl Letter {
         }
     }
 
-    /// The letter of these bytes. `None`: they are something else.
+    /// The handover message of these bytes. `None`: they are something else.
     pub(crate) fn read(bytes: &[u8]) -> Option<Letter> {
         match bytes {
             [HELLO, version @ ..] => Some(Letter::Hello(u32::from_be_bytes(version.try_into().ok()?))),
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(Letter::read(&[11]), None);
     }
 
-    /// A process of version 5 tells one of today that it goes on, and is told so.
+    /// A process of version 5 and a present one exchange the message that the predecessor goes on.
     #[test]
     fn first_letters_look_as_in_earlier_versions() {
         assert_eq!(Letter::Hello(7).written(), [0, 0, 0, 0, 7]);

@@ -5,25 +5,27 @@
 //!   new                                     old
 //!    |  Hello(version) -------------------> |  or Refused, and goes on
 //!    | <--- Welcome, Socket.., Sockets      |  both have the listening sockets
-//!  gets ready, as if nobody was there       |  serves, and accepts
-//!    |  Ready(alone) ---------------------> |  or Refused, and goes on; accepts nobody: who knocks waits in the kernel
+//!  gets ready, as without a predecessor     |  serves, and accepts
+//!    |  Ready(alone) ---------------------> |  or Refused, and goes on; accepts no client: new ones wait in the kernel
 //!    | <------- Client.., Yours             |  idle sessions rest, all that they are goes over
 //!    |  Mine -----------------------------> |  or Refused, and goes on
-//!    | <--------------------------------Go  |  from here on they are the new one's, and the lead is given up
-//!  serves them, and accepts                 |  serves who is left; whoever becomes idle goes over too
-//!    |  Cancel.. -------------------------> |  for those who are left
-//!    | <-------------------------- Client.. |  ends when nobody is left
+//!    | <--------------------------------Go  |  from here on they are the new one's, and the leader lease is released
+//!  serves them, and accepts                 |  serves the remaining clients; a client that becomes idle goes over too
+//!    |  Cancel.. -------------------------> |  for the remaining clients
+//!    | <-------------------------- Client.. |  ends when no client is left
 //! ```
 //!
 //! Until the old one says `Go` nothing of what it sends is closed, and the new one has neither read nor written a byte of a client's:
 //! if the new one is gone, or says something else, or nothing for [`predecessor::MINE_LIMIT`], the old one goes on with all of it. Whether `Go`
 //! was said is known to the old one, and the new one does nothing without it: there is no moment in which both serve.
 //!
-//! Where two at a time would do harm (`crates/cluster/src/leadership.rs`), by the configuration of either, the old one lets transactions end before it
-//! says `Go`, at most for `drain_time`, and sends away who cannot go over; and the new one serves when it leads. Else both serve
-//! beside each other as two Consorts do, the old one at the primary alone.
+//! Two processes at a time may do harm (`crates/cluster/src/leadership.rs`), by the configuration of either.
+//! Then the predecessor lets transactions end before it says `Go`, at most for `shutdown_drain_timeout`, and
+//! disconnects clients that cannot go over. The successor serves when it holds the leader lease. Else both
+//! serve alongside each other as two Consorts do, the predecessor at the primary alone.
 //!
-//! What a session takes along: `crates/session/src/handover.rs`, `crates/backend/src/prepared_statements/handover.rs`, `crates/conn/src/registry/client_entry/handover.rs`,
+//! State of a session that goes over: `crates/session/src/handover.rs`,
+//! `crates/backend/src/prepared_statements/handover.rs`, `crates/conn/src/registry/client_entry/handover.rs`,
 //! `session_state::CarriedState`. Secrets go over this socket and nowhere else.
 
 mod channel;
@@ -41,17 +43,19 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Under this name comes the file with the process's number,
+/// Name under which the file with the process's number is handed over.
 const PID_FILE: &str = "pid-file";
-/// and under names that begin like this the sockets at which the process behind the next is waited for.
+/// Prefix of the names under which the sockets for the next successor are handed over.
 const PLACE: &str = "consort-takeover";
 
-/// The version of what is written: another one as soon as a letter changes, or what a session takes along.
+/// The version of the handover: it changes with every handover message, and with the state that a session
+/// takes along.
 const VERSION: u32 = session::CARRIED_VERSION;
 
-/// Where the process with this configuration listens for the one that takes over: for one that names the file alike, though a link
-/// on the way may lead elsewhere by then, and for one that names the same file otherwise. Names that no file system has: they are
-/// gone with the process, need no folder that may be written, and whoever listens or connects there is known by its user.
+/// The names at which the process with this configuration listens for its successor: one for a process that
+/// names the file alike, though a link on the way may lead elsewhere by then, and one for a process that
+/// names the same file otherwise. No file system has these names: they end with the process and need no
+/// writable folder. Either side knows its peer by the user.
 fn places(config_file: &Path) -> io::Result<Vec<String>> {
     let mut files = vec![std::path::absolute(config_file)?];
     files.extend(std::fs::canonicalize(config_file));

@@ -1,4 +1,5 @@
-//! The process that serves: hands its listening sockets and its idle clients over, and ends when nobody is left.
+//! The predecessor process: hands its listening sockets and its idle clients over, and ends when its last
+//! client has left.
 
 use super::channel::Channel;
 use super::{Letter, VERSION, address, places};
@@ -22,13 +23,14 @@ use tokio::time::{Instant, sleep, timeout};
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// and so soon that it has got everything. Clients wait meanwhile.
 pub(super) const MINE_LIMIT: Duration = Duration::from_secs(10);
-/// Who is logging in has so long to come as far as a session that can go over, and one that is asked to has so long to go.
+/// Time for a client that is logging in to become a session that can go over, and for a session that is asked
+/// to go over to do so.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(2);
-/// How often is looked whether all have gone.
+/// Interval of the check that all have gone.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often is tried to listen, while the process before listens still.
+/// Interval of the attempts to listen, while the predecessor listens still.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// How often that is tried before it is said.
+/// Attempts before the failure is logged.
 const TRIES: u32 = 100;
 
 /// Waits for a process that wants to take over, until one has. `inherited`: the sockets at which the process before has done so.
@@ -49,7 +51,7 @@ pub(crate) async fn wait(process: Rc<Process>, mut inherited: BTreeMap<String, O
         let stream = match next(&listeners).await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "who wants to take over could not be heard");
+                tracing::warn!(%error, "cannot accept a successor process");
                 sleep(AGAIN_AFTER).await;
                 continue;
             }
@@ -62,16 +64,16 @@ pub(crate) async fn wait(process: Rc<Process>, mut inherited: BTreeMap<String, O
             }
             Err(why) => {
                 process.door.registry.goes_on();
-                tracing::warn!("another process wanted to take over and has not, this one goes on: {why}");
+                tracing::warn!("takeover failed; this process continues to serve: {why}");
             }
         }
     }
 }
 
-/// Where a new process is waited for.
+/// Addresses at which a successor is waited for.
 type Listeners = Vec<(String, UnixListener)>;
 
-/// Whoever connects next, at any of them.
+/// The next connection at any of the listen addresses.
 async fn next(listeners: &Listeners) -> io::Result<(UnixStream, SocketAddr)> {
     poll_fn(|cx| {
         let mut accepted = listeners.iter().map(|(_, listener)| listener.poll_accept(cx));
@@ -91,23 +93,23 @@ async fn listen(place: &str) -> Option<UnixListener> {
             Ok(listener) => return Some(listener),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => sleep(AGAIN_AFTER).await,
             Err(error) => {
-                tracing::warn!(%error, "no other process can take over from this one");
+                tracing::warn!(%error, "cannot listen for a successor process; takeover is not possible");
                 return None;
             }
         }
     }
-    tracing::warn!("no other process can take over from this one: one of the same configuration runs");
+    tracing::warn!("takeover is not possible: another process with the same configuration is running");
     None
 }
 
-/// What goes wrong, for the log.
+/// Cause of a failure, for the log.
 type Why = String;
 
-const NOT_ITS_TURN: &str = "it writes what is not its turn";
+const NOT_ITS_TURN: &str = "unexpected handover message";
 
 fn gone(error: io::Error) -> Why {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the successor process ended".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -115,7 +117,7 @@ fn gone(error: io::Error) -> Why {
 /// Hands everything over that can go now. Sessions that become idle later come out of what this returns.
 ///
 /// # Errors
-/// Why nothing was handed over: this process goes on.
+/// Hands over. The error: nothing was handed over, and this process goes on.
 async fn hand_over(
     process: &Rc<Process>,
     listeners: &Listeners,
@@ -131,11 +133,11 @@ async fn hand_over(
     }
     let unheeded = || {
         let is_another = process.door.ordered() != ordered;
-        let changed =
-            is_another.then(|| "KILL, KILL_CLIENT, DISABLE or ENABLE was said meanwhile".to_owned());
-        // This one cannot send them away.
+        let changed = is_another
+            .then(|| "KILL, KILL_CLIENT, DISABLE or ENABLE was executed during the handover".to_owned());
+        // This process cannot disconnect them.
         let is_third = alone && process.door.registry.is_somebody_before();
-        let third = is_third.then(|| "the process before it serves clients still".to_owned());
+        let third = is_third.then(|| "its own predecessor still serves clients".to_owned());
         cannot_now(process).or(changed).or(third)
     };
     refuse(channel, unheeded()).await?;
@@ -148,18 +150,21 @@ async fn hand_over(
     }
     write(channel, &Letter::Yours, None).await?;
     let said = timeout(MINE_LIMIT, channel.receive()).await;
-    expect(said.map_err(|_| format!("it says nothing for {MINE_LIMIT:?}"))?, &Letter::Mine)?;
-    // What was said to this process while clients were sent would be lost there.
+    expect(
+        said.map_err(|_| format!("the successor process sent nothing for {MINE_LIMIT:?}"))?,
+        &Letter::Mine,
+    )?;
+    // Messages to this process that came while clients were sent would be lost there.
     refuse(channel, unheeded()).await?;
-    // Nothing that has been sent is taken back behind this.
+    // After this no sent client is taken back.
     channel.send(&Letter::Go, None).await.map_err(gone)?;
     let clients = moved.len();
     for moved in moved {
-        // Who has left meanwhile need not be told.
+        // A client that has left meanwhile needs no message.
         let _ = moved.send(());
     }
     let stay = process.door.registry.why_they_stay();
-    tracing::info!(clients, left = process.door.left(), ?stay, pid, "another process has taken over");
+    tracing::info!(clients, left = process.door.left(), ?stay, pid, "handed over to the successor process");
     process.is_taken_over(alone);
     if let Some(pid) = pid {
         supervisor::hands_over(pid);
@@ -171,18 +176,20 @@ async fn hand_over(
 async fn greet(process: &Process, listeners: &Listeners, channel: &mut Channel) -> Result<Option<u32>, Why> {
     let (user, pid) = channel.peer().map_err(gone)?;
     if user != rustix::process::geteuid().as_raw() {
-        return Err(format!("it is a process of the user {user}"));
+        return Err(format!("the successor process runs as another user ({user})"));
     }
     let hello = timeout(HELLO_LIMIT, channel.receive()).await;
-    let (hello, _) = hello.map_err(|_| format!("it says nothing for {HELLO_LIMIT:?}"))?.map_err(gone)?;
+    let (hello, _) = hello
+        .map_err(|_| format!("the successor process sent nothing for {HELLO_LIMIT:?}"))?
+        .map_err(gone)?;
     let door = &process.door;
     let refused = match hello {
         Letter::Hello(VERSION) => cannot_now(process),
         Letter::Hello(other) => Some(format!(
-            "it hands over in version {VERSION}, and the new process takes over in version {other}: stop the old one, then \
-             start the new one"
+            "handover version {VERSION} of the running process does not match version {other} of the successor; \
+             stop the old process, then start the new one"
         )),
-        _ => return Err("it writes what nobody understands".to_owned()),
+        _ => return Err("invalid handover message".to_owned()),
     };
     refuse(channel, refused).await?;
     let welcome = Letter::Welcome(std::process::id(), door.disabled(), door.process_numbers.next_part());
@@ -190,12 +197,12 @@ async fn greet(process: &Process, listeners: &Listeners, channel: &mut Channel) 
     for (of, socket) in process.sockets() {
         write(channel, &Letter::Socket(of), Some(socket.as_fd())).await?;
     }
-    // Whoever wants to take over from the new one finds it at once.
+    // A successor of the new process finds it at once.
     for (place, listener) in listeners {
         write(channel, &Letter::Socket(place.clone()), Some(listener.as_fd())).await?;
     }
     write(channel, &Letter::Sockets, None).await?;
-    tracing::info!(?pid, "another process is about to take over");
+    tracing::info!(?pid, "takeover started");
     Ok(pid.and_then(|pid| u32::try_from(pid).ok()))
 }
 
@@ -207,14 +214,12 @@ async fn ready(channel: &mut Channel) -> Result<bool, Why> {
     }
 }
 
-/// Why nothing can be handed over now, if that is so.
+/// The reason against a handover now, if there is one.
 fn cannot_now(process: &Process) -> Option<Why> {
     let door = &process.door;
     match () {
-        () if door.is_closing() => Some("it is ending".to_owned()),
-        () if door.registry.pauses.holds_any() => {
-            Some("it is paused: RESUME in its console first".to_owned())
-        }
+        () if door.is_closing() => Some("shutting down".to_owned()),
+        () if door.registry.pauses.holds_any() => Some("paused; use RESUME in its console first".to_owned()),
         () => None,
     }
 }
@@ -226,10 +231,10 @@ async fn refuse(channel: &Channel, why: Option<Why>) -> Result<(), Why> {
     Err(why)
 }
 
-/// Writes a letter; who does not read it for so long is not waited for.
+/// Writes a handover message; a peer that does not read it for so long is not waited for.
 async fn write(channel: &Channel, letter: &Letter, along: Option<BorrowedFd<'_>>) -> Result<(), Why> {
     let sent = timeout(MINE_LIMIT, channel.send(letter, along)).await;
-    sent.map_err(|_| format!("it reads nothing for {MINE_LIMIT:?}"))?.map_err(gone)
+    sent.map_err(|_| format!("the successor process read nothing for {MINE_LIMIT:?}"))?.map_err(gone)
 }
 
 fn expect<T>(received: io::Result<(Letter, T)>, letter: &Letter) -> Result<(), Why> {
@@ -269,15 +274,15 @@ async fn send_idle(
     let asked = Instant::now();
     loop {
         send(channel, moving, moved).await?;
-        // Whoever takes longer comes behind.
+        // A client that takes longer follows later.
         if !process.door.registry.is_to_move() || asked.elapsed() > ARRIVAL_LIMIT {
             return Ok(());
         }
     }
 }
 
-/// Sends all sessions, each when its transaction is over; who cannot go over, or does not end within `drain_time` of when that
-/// began, is sent away.
+/// Sends all sessions, each when its transaction is over. A session that cannot go over, or does not end
+/// within `shutdown_drain_timeout` of the begin, is disconnected.
 async fn send_all(
     process: &Rc<Process>,
     channel: &mut Channel,
@@ -286,7 +291,7 @@ async fn send_all(
     began: Instant,
 ) -> Result<(), Why> {
     let asked = Instant::now();
-    let deadline = (began + process.config().drain_time).max(asked + ARRIVAL_LIMIT);
+    let deadline = (began + process.config().shutdown_drain_timeout).max(asked + ARRIVAL_LIMIT);
     let mut sent_away = BTreeMap::new();
     while process.door.left() > 0 && Instant::now() < deadline {
         let stalls = |seat: &Seat| seat.stall.get().is_some() && asked.elapsed() > ARRIVAL_LIMIT;
@@ -297,7 +302,7 @@ async fn send_all(
             seat.ring(false, Leave::Ending);
             sent_away.entry(seat.id).or_insert_with(|| seat.why_it_stays());
         }
-        // Who waits for a connection to log in with has begun nothing, and hears nothing softer.
+        // A client that waits for a connection to log in with has begun nothing, and gets no milder error.
         let is_late = |seat: &&Rc<Seat>| {
             seat.doing() == Doing::Arriving && seat.is_queued() && asked.elapsed() > ARRIVAL_LIMIT
         };
@@ -312,7 +317,7 @@ async fn send_all(
     if !sent_away.is_empty() {
         let mut reasons: BTreeMap<_, usize> = BTreeMap::new();
         sent_away.into_values().for_each(|why| *reasons.entry(why).or_default() += 1);
-        tracing::info!(?reasons, "clients that cannot go over are sent away");
+        tracing::info!(?reasons, "disconnecting clients that cannot be handed over");
     }
     while_it_lives(channel, process.cut_off_who_is_left()).await?;
     send(channel, moving, moved).await
@@ -335,7 +340,7 @@ async fn serve_behind(process: &Rc<Process>, mut channel: Channel, mut moving: R
                     tokio::task::spawn_local(async move { door.registry.cancel(&request).await });
                 }
                 Ok(_) | Err(_) => {
-                    tracing::warn!("the process that has taken over is gone, or says nothing more");
+                    tracing::warn!("lost contact to the successor process");
                     return process.door.registry.goes_on();
                 }
             }

@@ -1,4 +1,4 @@
-//! What a whole process does in a take-over, on either side.
+//! Steps of a whole process in a takeover, on either side.
 
 use super::successor::follows;
 use super::{Heir, PID_FILE};
@@ -14,18 +14,19 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Where nobody may be served who does not lead, the lead of the process before is waited for so long. Then another Consort has it.
+/// Maximum wait for the predecessor's leader lease, where only the leader may serve. After that another
+/// Consort has it.
 const LEAD_LIMIT: Duration = Duration::from_secs(10);
 
 impl Process {
-    /// Somebody is accepted at these places from now on.
+    /// Accepts connections at these addresses from now on.
     pub(crate) fn serve_at(self: &Rc<Self>, places: Places) {
         *self.over.served.borrow_mut() = places.serve(&self.door, self.clone());
     }
 
     // The process that takes over.
 
-    /// Takes over, and serves from then on. `false`: it was told to end before, and the process before goes on.
+    /// Takes over, and serves from then on. `false`: it was asked to end before, and the predecessor goes on.
     pub(crate) async fn inherits(
         self: &Rc<Self>,
         heir: Heir,
@@ -44,22 +45,22 @@ impl Process {
             () = self.asked_to_end(signals) => return Ok(false),
         };
         inheritance.is_handed_over().await.map_err(StartError::new)?;
-        // From here on nothing may fail: nobody else has the clients.
+        // From here on nothing may fail: no other process has the clients.
         if alone {
             lead.follows_in_order();
             if timeout(LEAD_LIMIT, lead.until_leads()).await.is_err() {
-                tracing::warn!("another Consort leads: the clients of the process before are sent there");
+                tracing::warn!("another Consort leads; redirecting the clients of the previous process");
             }
         }
         if let Some(file) = &*self.pid_file.borrow()
             && let Err(error) = write_pid(file)
         {
-            tracing::warn!(%error, "the number of this process could not be written");
+            tracing::warn!(%error, "cannot write the PID file");
         }
         let cancels = self.door.registry.comes_behind();
         let clients = inheritance.begins(self);
         self.serve_at(places);
-        tracing::info!(clients, before, "this process has taken over");
+        tracing::info!(clients, before, "takeover complete");
         spawn_local(follows(self.clone(), inheritance, cancels));
         Ok(true)
     }
@@ -74,8 +75,8 @@ impl Process {
         sockets
     }
 
-    /// Waits until no transaction is open that began before that moment, here or at the process before, at most for `drain_time`. What
-    /// the console is asked is none.
+    /// Waits until no transaction is open that began before that moment, here or at the predecessor, at most
+    /// for `shutdown_drain_timeout`. Console commands do not count.
     pub(super) async fn older_transactions_end(&self, than: Instant) {
         let config = self.config();
         let began_before = |seat: &Seat| seat.transaction_since().is_some_and(|since| since < than);
@@ -83,13 +84,13 @@ impl Process {
             let seats = self.door.registry.seats();
             seats.iter().any(|seat| seat.database != config.console_database && began_before(seat))
         };
-        let limit = config.drain_time;
+        let limit = config.shutdown_drain_timeout;
         while (is_older() || self.door.registry.is_somebody_before()) && than.elapsed() < limit {
             sleep(LEFT_EVERY).await;
         }
     }
 
-    /// Sends away who could not go over in time, at once.
+    /// Disconnects clients at once that could not go over in time.
     pub(super) async fn cut_off_who_is_left(self: &Rc<Self>) {
         self.door.registry.sends_newcomers_away();
         let seats = self.door.registry.seats();
@@ -111,7 +112,8 @@ impl Process {
         self.door.registry.accepts_nobody_ever();
         self.over.served.take().are_anothers();
         drop(self.pid_file.take());
-        // What it said while it handed over counts to its end, whatever has been read meanwhile.
+        // The predecessor's answer during the handover counts to its end, even if the configuration was read
+        // again meanwhile.
         self.cluster.lead().set_alone(alone);
         if !alone {
             self.cluster.lead().resign();
@@ -133,11 +135,11 @@ impl Process {
         }
     }
 
-    /// Another process has taken over: serves who is left, until nobody is.
+    /// Another process has taken over: serves the remaining clients until the last one has left.
     pub(crate) async fn remains(self: &Rc<Self>, signals: &mut Signals) {
         let alone = self.over.alone.get();
         let left = async {
-            // Who comes from a process before that goes on to the next one.
+            // A client of the predecessor goes on to the next process.
             while (self.door.is_anybody_here() || self.door.registry.is_somebody_before()) && !alone {
                 sleep(LEFT_EVERY).await;
             }
@@ -148,7 +150,7 @@ impl Process {
         }
         self.door.close(true);
         self.cluster.stop();
-        tracing::info!("ended: another process has taken over");
+        tracing::info!("shut down after the handover");
     }
 }
 

@@ -19,13 +19,14 @@ use wire::CancelRequest;
 /// The process that serves answers within this.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the process that serves has handed over so far: its listening sockets, which it goes on using.
+/// The successor's side of a takeover in progress. The predecessor has handed over its listening sockets,
+/// which it goes on using.
 #[derive(Debug)]
 pub struct Heir {
     stream: UnixStream,
     /// The process that serves.
     pub(crate) pid: u32,
-    /// The databases into which it lets nobody.
+    /// The disabled databases.
     pub(crate) disabled: Vec<String>,
     /// The part of the process numbers that it leaves to this one.
     pub(crate) part: u32,
@@ -33,12 +34,12 @@ pub struct Heir {
     pub(crate) sockets: BTreeMap<String, OwnedFd>,
 }
 
-/// Why nothing is handed over: a sentence for a person.
+/// The reason why nothing is handed over: a sentence for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoHeir {
     /// No process of this configuration is there.
     NobodyThere(String),
-    /// It refuses, or something is wrong.
+    /// The predecessor refuses, or something is wrong.
     Refused(String),
 }
 
@@ -59,7 +60,7 @@ impl Heir {
         runtime.block_on(async {
             let limit = timeout(ANSWER_LIMIT, asked(config_file)).await;
             limit.unwrap_or_else(|_| {
-                Err(format!("the process that serves does not answer within {ANSWER_LIMIT:?}").into())
+                Err(format!("the running process does not answer within {ANSWER_LIMIT:?}").into())
             })
         })
     }
@@ -93,48 +94,49 @@ fn connect(config_file: &Path) -> io::Result<UnixStream> {
 async fn asked(config_file: &Path) -> Result<Heir, NoHeir> {
     let nobody = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => NoHeir::NobodyThere(format!(
-            "there is nobody to take over from: no Consort with the configuration {} runs as this user",
+            "no process to take over from: no Consort with the configuration {} runs as this user",
             config_file.display()
         )),
-        _ => NoHeir::Refused(format!("the process that serves cannot be asked: {error}")),
+        _ => NoHeir::Refused(format!("cannot contact the running process: {error}")),
     };
     let stream = connect(config_file).map_err(nobody)?;
     stream.set_nonblocking(true).map_err(nobody)?;
     let mut channel = Channel::over(tokio::net::UnixStream::from_std(stream).map_err(nobody)?);
     let (user, _) = channel.peer().map_err(nobody)?;
     if user != rustix::process::geteuid().as_raw() {
-        return Err(format!("a process of the user {user} listens where the one that serves would").into());
+        return Err(format!("the takeover socket belongs to a process of another user ({user})").into());
     }
     let ended = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the process that serves has ended".to_owned(),
-        _ => format!("the process that serves: {error}"),
+        io::ErrorKind::UnexpectedEof => "the running process ended".to_owned(),
+        _ => format!("lost contact to the running process: {error}"),
     };
     channel.send(&Letter::Hello(VERSION), None).await.map_err(ended)?;
     let (pid, disabled, part) = match channel.receive().await.map_err(ended)?.0 {
         Letter::Welcome(pid, disabled, part) => (pid, disabled, part),
-        Letter::Refused(why) => return Err(format!("the process that serves goes on: {why}").into()),
-        _ => return Err("the process that serves writes what nobody understands".to_owned().into()),
+        Letter::Refused(why) => return Err(format!("the running process refused the takeover: {why}").into()),
+        _ => return Err("invalid handover message from the running process".to_owned().into()),
     };
     let mut sockets = BTreeMap::new();
     loop {
         match channel.receive().await.map_err(ended)? {
             (Letter::Socket(of), Some(socket)) => drop(sockets.insert(of, socket)),
             (Letter::Sockets, None) => break,
-            _ => return Err("the process that serves writes what nobody understands".to_owned().into()),
+            _ => return Err("invalid handover message from the running process".to_owned().into()),
         }
     }
     let stream = channel.into_stream().map_err(ended)?;
     Ok(Heir { stream, pid, disabled, part, sockets })
 }
 
-/// What a process has got that takes over.
+/// State that a successor process has received.
 pub(crate) struct Inheritance {
     channel: Channel,
     clients: Vec<(Carried, OwnedFd)>,
 }
 
 impl Heir {
-    /// This process could serve: waits until all has come. `alone`: the process before leaves nobody behind.
+    /// This process could serve: waits for all handover messages. `alone`: no client stays at the
+    /// predecessor.
     ///
     /// # Errors
     /// The process that serves goes on, or is gone: a sentence for a person.
@@ -157,14 +159,14 @@ impl Heir {
 }
 
 fn not_handed_over(error: io::Error) -> String {
-    format!("the process that serves has not handed over: {error}")
+    format!("the running process did not hand over: {error}")
 }
 
-/// What is wrong if this letter comes, which is not the one that is waited for.
+/// The error for an unexpected handover message.
 fn no_turn(said: &Letter) -> String {
     match said {
-        Letter::Refused(why) => format!("the process that serves goes on: {why}"),
-        _ => "the process that serves writes what nobody understands".to_owned(),
+        Letter::Refused(why) => format!("the running process refused the takeover: {why}"),
+        _ => "invalid handover message from the running process".to_owned(),
     }
 }
 
@@ -193,7 +195,7 @@ impl Inheritance {
 fn begin(process: &Process, (carried, socket): (Carried, OwnedFd)) -> Option<()> {
     let service = process.door.service.borrow().clone()?;
     let Some(session) = Session::of_carried(&process.door.registry, &service, carried, socket) else {
-        tracing::error!("a client of the process before is not understood here: it is disconnected");
+        tracing::error!("disconnecting a client whose handed-over state is invalid");
         return None;
     };
     process.door.clone().goes_on_with(session);
@@ -226,7 +228,7 @@ pub(crate) async fn follows(
         }
     }
     process.door.registry.nobody_is_before();
-    tracing::info!(clients, "the process before has ended; so many clients came from it later");
+    tracing::info!(clients, "previous process ended; clients received since the takeover");
 }
 
 #[cfg(test)]
@@ -266,7 +268,7 @@ mod tests {
             }
             old.send(&Letter::Refused("it is paused".to_owned()), None).await.unwrap();
             let refused = async { heir.receives(false).await?.is_handed_over().await };
-            assert_eq!(refused.await.unwrap_err(), "the process that serves goes on: it is paused");
+            assert_eq!(refused.await.unwrap_err(), "the running process refused the takeover: it is paused");
         }
     }
 }

@@ -6,9 +6,9 @@
 //! replicas                                                                                 snapshot
 //! ```
 //!
-//! P is taken when the feeders rest, so it sees all that they have given; what it sees more comes with the next boundary
-//! whose gauge was sent behind it. The feeders rest for a moment only: who reads meanwhile what they lack reads at the
-//! primary.
+//! P is taken when the feeds rest, so it sees all that they have given. Its further commits come with the
+//! next boundary whose snapshot probe was sent after it. The feeds rest for a moment only: reads of later
+//! commits run at the primary meanwhile.
 
 use cluster::{Cluster, Database, Resting, Stands};
 use history::DatabaseId;
@@ -23,11 +23,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// A replica that shows less than what was new so long ago is not made to rest: the others would wait for it.
 const LAG_LIMIT: Duration = Duration::from_secs(1);
-/// So long it may take to catch up so far.
+/// Maximum time of the catch-up.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(60);
-/// How often is looked whether it has.
+/// Interval of the check that it is done.
 const CATCH_UP_LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Nobody rests longer.
+/// Maximum time for which a replica rests.
 const REST_LIMIT: Duration = Duration::from_secs(10);
 
 /// The database that is held.
@@ -71,11 +71,11 @@ impl Hold<'_> {
         let ids: Vec<_> = sides.iter().map(|(id, _)| *id).collect();
         let resting = feeds
             .rest(self.of, &ids)
-            .ok_or_else(|| Error::NotReady("somebody else compares the database".to_owned()))?;
+            .ok_or_else(|| Error::NotReady("another session is comparing the database".to_owned()))?;
         late.extend(self.until(&resting, Stands::Still).await);
         let (primary, state) = within(source.look()).await?;
         resting.come_to(state);
-        // A boundary comes with a gauge that is sent from now on.
+        // A boundary comes with a snapshot probe that is sent from now on.
         self.cluster.scheduler().order_mut().want_gauge();
         self.cluster.gauge_now();
         late.extend(self.until(&resting, Stands::There).await);
@@ -96,14 +96,14 @@ impl Hold<'_> {
                 break;
             }
             if Instant::now() > deadline {
-                return Err(Error::NotReady(format!("it is {} ms behind", lag.as_millis())));
+                return Err(Error::NotReady(format!("the replica lags by {} ms", lag.as_millis())));
             }
             tokio::time::sleep(CATCH_UP_LOOK_EVERY).await;
         }
         Side::open(&self.cluster.standby(id).address.with_database(self.database.name())).await
     }
 
-    /// How long the replica has lacked something that the primary has shown.
+    /// Replication lag: time for which the replica has lacked a commit that the primary has shown.
     fn lag(&self, id: StandbyId) -> Duration {
         let courses = self.cluster.courses();
         let mine = courses.into_iter().find(|course| course.replica == id && course.database == self.of);
@@ -111,17 +111,20 @@ impl Hold<'_> {
         since.map_or(Duration::ZERO, |since| self.cluster.now().saturating_sub(since))
     }
 
-    /// Waits until all have come so far. Those that have not in time go on.
+    /// Waits until all have caught up to there. Replicas that are too late go on.
     async fn until(&self, resting: &Resting<'_>, stands: Stands) -> Late {
         if timeout_at(Instant::now() + REST_LIMIT, resting.all(stands)).await.is_ok() {
             return Late::new();
         }
         let late = resting.not_yet(stands);
         late.iter().for_each(|id| resting.without(*id));
-        late.into_iter().map(|id| (id, format!("it did not come to rest within {REST_LIMIT:?}"))).collect()
+        late.into_iter()
+            .map(|id| (id, format!("the replica did not reach the snapshot within {REST_LIMIT:?}")))
+            .collect()
     }
 
-    /// Does something for as long as the primary and these replicas answer, and nobody needs the database alone.
+    /// Runs a future for as long as the primary and these replicas answer, and no session needs the database
+    /// alone.
     pub(super) async fn undisturbed<T>(
         &self,
         replicas: &[StandbyId],
@@ -131,11 +134,11 @@ impl Hold<'_> {
             done = doing => done,
             id = self.one_lost(replicas) => {
                 let name = self.cluster.standby(id).name.clone();
-                Err(Error::Unreachable(format!("{name} went away: compare again")))
+                Err(Error::Unreachable(format!("lost the connection to {name}; compare again")))
             }
-            () = self.primary_lost() => Err(Error::Unreachable("the primary went away: compare again".to_owned())),
+            () = self.primary_lost() => Err(Error::Unreachable("lost the connection to the primary; compare again".to_owned())),
             () = self.database.wanted_alone() => {
-                Err(Error::NotReady("somebody needs the database alone: compare again".to_owned()))
+                Err(Error::NotReady("another session needs exclusive use of the database; compare again".to_owned()))
             }
         }
     }
@@ -163,7 +166,7 @@ impl Hold<'_> {
     }
 }
 
-/// A question that costs nothing: nobody rests for longer than that.
+/// Runs a cheap query with a time limit: no replica rests for longer than that.
 async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let answered = timeout(REST_LIMIT, question).await;
     answered.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {REST_LIMIT:?}"))))

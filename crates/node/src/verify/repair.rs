@@ -1,11 +1,11 @@
-//! The repair of replicas that differ. Where rows alone do, and not too many, these are written while the replica rests at one
-//! state with the primary; whatever else differs is mended by copying the database anew: tables, rows and indexes, whatever
-//! happened to them.
+//! The repair of replicas that differ. If only rows differ, and not too many, these are written while the
+//! replica rests at one state with the primary. Any other difference is repaired by copying the database
+//! again: tables, rows and indexes, after any kind of damage.
 //!
 //! ```text
-//!   rows differ --> nobody reads there, fed on --> rests, rows repaired --> fed on --> compared --equal--> read again
-//!                                                        \--refused-----------------------\--differs--> copied anew
-//!   anything else differs, or it has failed ------------------------------------------------------------> copied anew
+//!   rows differ --> no reads there, fed on -----> rests, rows repaired --> fed on --> compared --equal--> read again
+//!                                                        \--refused-----------------------\--differs--> copied again
+//!   anything else differs, or it has failed ------------------------------------------------------------> copied again
 //! ```
 
 use super::held_snapshot::Hold;
@@ -21,18 +21,18 @@ use tokio::time::{Instant, timeout};
 
 /// A copy that is not being made is waited for no longer.
 const COPY_LIMIT: Duration = Duration::from_secs(60);
-/// How often is looked whether it is made.
+/// Interval of the check that the copy is made.
 const COPY_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A replica rests no longer while its rows are repaired.
 const ROWS_LIMIT: Duration = Duration::from_secs(30);
-/// How often that, and the comparison behind it, is tried before the database is copied anew: somebody may have the primary's
-/// tables locked.
+/// Attempts at the repair and the comparison after it, before the database is copied again: a session may
+/// have the primary's tables locked.
 const TRIES: u32 = 3;
 
-/// What is said of what was copied anew.
-const COPIED: &str = "the database was copied anew";
+/// Finding for a database that was copied again.
+const COPIED: &str = "the database was copied again";
 
-/// What was done to the tables of a replica, by their names for people; or why it could not be done.
+/// Repairs of a replica's tables, by their names for people; or the cause of the failure.
 type Outcome = Result<Vec<(String, Repaired)>, String>;
 
 impl One<'_> {
@@ -66,7 +66,8 @@ impl One<'_> {
         lines
     }
 
-    /// Repairs the rows of replicas and compares them again: what was found of each, if it is equal now. Those are read again.
+    /// Repairs the rows of replicas and compares them again. Returns the findings of replicas that are equal
+    /// now, and lets them serve reads again.
     async fn repaired(
         &self,
         ids: &[StandbyId],
@@ -82,7 +83,7 @@ impl One<'_> {
             let mine: Vec<_> = lines.iter().filter(|line| line.node == node).cloned().collect();
             let bad = mine.iter().find(|line| match line.state {
                 State::Differs => true,
-                // What cannot be read at the primary cannot be copied either.
+                // Rows that cannot be read at the primary cannot be copied either.
                 State::Unreached => line.table.is_none(),
                 _ => false,
             });
@@ -101,7 +102,7 @@ impl One<'_> {
                 replica = node,
                 database = self.database.name(),
                 why,
-                "the rows that differ could not be repaired: the database is copied anew"
+                "cannot repair the rows that differ; copying the database again"
             );
             (id, None)
         };
@@ -154,7 +155,7 @@ impl One<'_> {
                 let wrong = rows.get(&id).map(Vec::as_slice).unwrap_or_default();
                 let one = timeout(ROWS_LIMIT, self.rows_of(&mut held.primary, id, wrong)).await;
                 let outcome = one.unwrap_or_else(|_| {
-                    Err(Error::NotReady(format!("it was not done within {ROWS_LIMIT:?}")))
+                    Err(Error::NotReady(format!("the repair did not finish within {ROWS_LIMIT:?}")))
                 });
                 outcomes.push((id, outcome.map_err(|error| error.to_string())));
             }
@@ -181,7 +182,7 @@ impl One<'_> {
         Ok(done)
     }
 
-    /// Waits until databases were copied anew, and compares them.
+    /// Waits until databases were copied again, and compares them.
     async fn copied(&self, ids: &[StandbyId]) -> Vec<Line> {
         let (mut lines, mut made) = (Vec::new(), Vec::new());
         for id in ids {
@@ -208,8 +209,8 @@ impl One<'_> {
                     String::new()
                 }
                 Some(Stage::Waiting(why) | Stage::Failed(why)) => why,
-                Some(Stage::Paused) => "it is paused".to_owned(),
-                _ => "it is fed still".to_owned(),
+                Some(Stage::Paused) => "the replica is paused".to_owned(),
+                _ => "the copy has not started".to_owned(),
             };
             if Instant::now() > deadline {
                 return Err(format!("waited {COPY_LIMIT:?} for a new copy: {why}"));
@@ -219,14 +220,14 @@ impl One<'_> {
     }
 }
 
-/// What was done to rows, by node and table, in words.
+/// Repairs of rows, by node and table, in words.
 type Done = BTreeMap<(String, Option<String>), String>;
 
 fn in_words(Repaired { missing, other, extra }: Repaired) -> String {
     format!("rows inserted: {missing}, replaced: {other}, deleted: {extra}")
 }
 
-/// What was found of replicas when they were compared again: what differed and is equal now was repaired.
+/// Findings of the second comparison: a difference that is gone now was repaired.
 fn mended(then: Vec<Line>, mut now: Vec<Line>, done: &Done) -> Vec<Line> {
     for before in then.into_iter().filter(|line| line.state == State::Differs) {
         let mine = |line: &&Line| line.node == before.node;
@@ -268,7 +269,7 @@ mod tests {
         let then = vec![
             line(Some("a"), State::Differs, Some("a row is missing")),
             line(Some("b"), State::Equal, None),
-            line(Some("c"), State::Differs, Some("is at the replica alone")),
+            line(Some("c"), State::Differs, Some("exists at the replica only")),
         ];
         let now = vec![line(Some("a"), State::Equal, None), line(Some("b"), State::Equal, None)];
         let of_a = in_words(Repaired { missing: 2, other: 1, extra: 0 });
@@ -280,7 +281,11 @@ mod tests {
                 Some("a row is missing; rows inserted: 2, replaced: 1, deleted: 0"),
             ),
             line(Some("b"), State::Equal, None),
-            line(Some("c"), State::Repaired, Some("is at the replica alone; the database was copied anew")),
+            line(
+                Some("c"),
+                State::Repaired,
+                Some("exists at the replica only; the database was copied again"),
+            ),
         ];
         assert_eq!(mended(then.clone(), now, &done), expected);
         let again = vec![line(Some("a"), State::Differs, Some("a row differs in v"))];

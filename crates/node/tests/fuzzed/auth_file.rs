@@ -3,7 +3,8 @@
 use config::auth_file::AuthFile;
 use conn::secrets::{Secret, Secrets};
 
-/// What was read says the same when it is written again; a line that cannot be read is one of the text.
+/// A file that was read says the same when it is written again; a line that cannot be read is one of the
+/// text.
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let file = match AuthFile::parse(text) {

@@ -1,5 +1,5 @@
-//! Any bytes as what a client says at the door before it has a session: whole conversations over a socket, by each way to
-//! prove who it is, with the console behind it.
+//! Any bytes as messages of a client at the frontend before it has a session: whole conversations over a
+//! socket, by each authentication method, up to the console.
 
 use config::hba::{Method, Rules};
 use conn::secrets::Secrets;
@@ -16,7 +16,7 @@ const METHODS: [Method; 4] = [Method::Trust, Method::Password, Method::Md5, Meth
 /// PostgreSQL's form of the password `pencil` (RFC 7677, section 3).
 const PENCIL: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
      wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
-/// Who says more has said enough.
+/// Most bytes that a client sends.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// Answers whatever it is asked.
@@ -74,7 +74,7 @@ thread_local! {
     static DOORS: Doors = Doors::open();
 }
 
-/// The first byte says at which door. What it answers are messages, and then it closes.
+/// The first byte chooses the frontend. Its answers are messages, and then it closes.
 pub(crate) fn check(bytes: &[u8]) {
     let [which, said @ ..] = bytes else { return };
     DOORS.with(|doors| {
@@ -85,7 +85,7 @@ pub(crate) fn check(bytes: &[u8]) {
             let mut heard = Vec::new();
             let (mut read, mut write) = stream.split();
             let say = async {
-                // It may have closed before all is said.
+                // The frontend may have closed before all is sent.
                 let _ = write.write_all(said).await;
                 let _ = write.shutdown().await;
             };

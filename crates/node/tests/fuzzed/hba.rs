@@ -1,4 +1,4 @@
-//! Any text as rules in the format of `pg_hba.conf`, with any as the maps that they name behind a zero byte.
+//! Any text as rules in the format of `pg_hba.conf`, with any as the maps that they name after a zero byte.
 
 use config::hba::{Caller, Rules};
 use config::origin::Origin;
@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-/// A mistake has words, and a line that its text has; rules decide of everybody once the roles are known, and the same as
-/// before if they had decided without.
+/// A mistake has words, and a line that its text has. Rules decide for every role once the roles are known,
+/// and the same as before if they had decided without.
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if names_files(text) || has_costly_patterns(text) {

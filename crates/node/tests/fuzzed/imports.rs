@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::io;
 use std::path::Path;
 
-/// What was made can be read by Consort, roles and all. No other file is there, nor the same once more: how many files of files
-/// are read is theirs who name them.
+/// Consort can read the converted files, roles and all. No other file exists, nor the same once more: the
+/// number of files that files include is the administrator's choice.
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, name) = (Path::new("/etc/other.conf"), Path::new("/etc/consort.toml"));

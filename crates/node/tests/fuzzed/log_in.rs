@@ -31,7 +31,7 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     exchange.finish(proof).expect("it proves").1
 });
 
-/// A server that says what it is told, as long as the thread lives.
+/// A server that sends the given bytes, as long as the thread lives.
 struct Server {
     runtime: Runtime,
     listener: UnixListener,
@@ -58,7 +58,7 @@ thread_local! {
     static SERVER: Server = Server::open();
 }
 
-/// The first byte says what opens the server. Who is in has a key as the server said it.
+/// The first byte chooses the server's first messages. A client that is in has the key that the server sent.
 pub(crate) fn check(bytes: &[u8]) {
     let [which, said @ ..] = bytes else { return };
     let secret = match which % 4 {
@@ -79,7 +79,7 @@ pub(crate) fn check(bytes: &[u8]) {
         };
         let rooms = Rooms::default();
         let nonce = [None, Some(BY_PASSWORD), None, Some(BY_KEYS)][usize::from(which % 4)];
-        // Who is in hangs up again, for the server waits for that.
+        // A client that is in hangs up again, for the server waits for that.
         let comes = async {
             log_in(&wish, &rooms)
                 .await
@@ -108,7 +108,7 @@ async fn serve(server: &Server, said: &[u8], nonce: Option<&[u8]>) {
             rest[at..at + marker.len()].copy_from_slice(&theirs);
         }
     }
-    // It may have closed before all is said.
+    // The client may have closed before all is sent.
     let _ = stream.write_all(&rest).await;
     let _ = stream.shutdown().await;
     let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -122,7 +122,7 @@ fn demand(said: &[u8]) -> Option<usize> {
     is_demand.then_some(frame.bytes().len())
 }
 
-/// The nonce in the client's first message, which ends in it and stands behind its start-up packet.
+/// The nonce in the client's first message, which ends in it and follows its start-up packet.
 async fn nonce_of(stream: &mut UnixStream) -> Vec<u8> {
     let mut heard = Vec::new();
     loop {

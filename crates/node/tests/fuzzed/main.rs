@@ -1,4 +1,4 @@
-//! What is fuzzed here (`make fuzz`): checks that hold for any bytes, and what was kept of them in `fuzz/corpus`.
+//! Fuzz targets (`make fuzz`): checks that hold for any bytes, and the inputs that are kept in `fuzz/corpus`.
 
 mod auth_file;
 mod config;

@@ -21,7 +21,7 @@ pub(crate) fn check(bytes: &[u8]) {
             }
             let taken = take(&mut splitter, asked);
             if taken == 0 {
-                // It goes on at a server as it comes.
+                // The rest goes on to a server as it comes.
                 break;
             }
             at += taken;

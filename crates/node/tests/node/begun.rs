@@ -1,5 +1,5 @@
-//! Batches behind which neither a Sync nor a Flush comes: PostgreSQL tells of an error in them at once, and so does Consort in each
-//! design. What has no error goes on when the rest of it comes.
+//! Batches without a Sync or a Flush after them: PostgreSQL reports an error in them at once, and so does
+//! Consort in each design. A batch without an error goes on when the rest of it comes.
 
 use crate::messages::parse_named;
 use crate::pooled::sharing;
@@ -11,7 +11,7 @@ use scheduler::Writers;
 use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
 
-/// The SQLSTATE of the error that comes next, behind whatever else comes first.
+/// The SQLSTATE of the next error, after any other messages.
 fn error(raw: &mut Raw) -> String {
     loop {
         let message = raw.message().expect("the session goes on");
@@ -44,7 +44,7 @@ const EARLY: [Failing; 4] = [
     ("26000", |out| out.bind_plain(b"nobody")),
 ];
 
-/// Those that are found at the execution.
+/// Errors that are found at the execution.
 const LATE: [Failing; 2] = [
     ("22012", |out| runs(out, "SELECT 1 / (id - id) FROM items")),
     ("23505", |out| {
@@ -73,7 +73,7 @@ fn tells_at_once(raw: &mut Raw, errors: &[Failing]) {
     }
 }
 
-/// Batches without an error go on behind their pause.
+/// Batches without an error go on after their pause.
 fn goes_on_behind_a_pause(raw: &mut Raw, pauses: impl Fn()) {
     raw.ask(|out| parses(out, "SELECT count(*) FROM items"));
     pauses();
@@ -162,7 +162,7 @@ fn error_without_sync_in_a_snapshot_is_told_at_once() {
     assert_eq!(query(&mut raw, "COMMIT"), [""; 0]);
 }
 
-/// Servers with a replica, a door in this design, and a session whose database is followed.
+/// Servers with a replica, a frontend in this design, and a session whose database is followed.
 fn stage(servers: &Scratch, design: Design) -> (Open, Raw) {
     let open = Open::before(servers, Writers::Anywhere, move |setup| setup.design = design);
     let mut raw = Raw::ready(&open, "postgres");
@@ -189,7 +189,7 @@ fn error_without_sync_is_told_in_each_design() {
             query(&mut raw, "SET consort.tables_written = '*'");
         }
         tells_at_once(&mut raw, &EARLY);
-        // Where transactions are ordered first nothing of a batch runs before it is whole.
+        // A design that orders transactions first runs nothing of a batch before it is whole.
         if !design.orders_first() {
             tells_at_once(&mut raw, &LATE);
         }
@@ -197,7 +197,7 @@ fn error_without_sync_is_told_in_each_design() {
     }
 }
 
-/// A prepared statement that nobody has prepared is 26000 in each way of using it, in a block or not.
+/// An unknown prepared statement is 26000 in each way of using it, in a block or not.
 #[test]
 fn unknown_statement_is_26000_where_all_execute() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });

@@ -19,9 +19,9 @@ fn servers() -> Scratch {
     servers
 }
 
-/// What proofs wait for takes longer where many tests run.
+/// Proofs wait longer where many tests run.
 fn patient(setup: &mut Setup) {
-    setup.proof_limit = Duration::from_millis(300);
+    setup.proof_timeout = Duration::from_millis(300);
 }
 
 const SCHEMA: &str = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TYPE pair AS (a int, b mood); \
@@ -32,7 +32,7 @@ const SCHEMA: &str = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TYPE pair
     CREATE VIEW seen AS SELECT v, m, id FROM t; CREATE SEQUENCE s; \
     CREATE UNLOGGED TABLE u AS SELECT 1 AS a; CREATE MATERIALIZED VIEW mv AS SELECT id FROM t";
 
-/// What a copy holds otherwise than the primary, or not at all.
+/// Objects that a copy holds differently from the primary, or not at all.
 const UNLIKE: &str = "CREATE FUNCTION made(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT n'; \
     CREATE TABLE computed (id int, g int GENERATED ALWAYS AS (made(id)) STORED); INSERT INTO computed VALUES (1); \
     CREATE OR REPLACE FUNCTION made(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT -n'; \
@@ -56,11 +56,11 @@ fn messages(raw: &mut Raw) -> Vec<Vec<u8>> {
 #[derive(Clone, Copy, Debug)]
 enum How {
     Query,
-    /// The statement is described, in front of its Bind or behind it, or the portal.
+    /// The statement is described, before its Bind or after it, or the portal.
     Statement,
     Late,
     Portal,
-    /// It was parsed before, under a name.
+    /// Parsed before, under a name.
     Named,
     /// All in binary.
     Binary,
@@ -278,7 +278,7 @@ fn blocks_read_at_a_fed_replica() {
     until_it_leaves_behind(&open, &mut raw, &[begin], "SELECT v FROM t WHERE id = 7");
     let said = ask(&mut raw, How::Query, "SELECT hashenum(m) FROM t");
     let said = String::from_utf8_lossy(&said[0]).into_owned();
-    assert!(said.contains("0A000") && said.contains("not equal at a fed replica"), "{said}");
+    assert!(said.contains("0A000") && said.contains("may answer the statement differently"), "{said}");
     assert_eq!(raw.status_after("ROLLBACK"), 'I');
     assert_eq!(query(&mut raw, "SELECT v FROM t WHERE id = 7"), ["others"]);
 }

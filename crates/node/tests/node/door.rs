@@ -1,4 +1,4 @@
-//! Real clients at the door: psql, pgbench, pg_dump, log-ins of every kind, limits, cancel.
+//! Real clients at the frontend: psql, pgbench, pg_dump, log-ins of every kind, limits, cancel.
 
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use config::hba::{Method, Rules};
@@ -81,7 +81,7 @@ fn pg_dump_is_the_same_as_direct() {
     database("dump_door");
     let open = Open::trusting();
     assert_eq!(open.psql("dump_door", "SELECT 1;"), "1\n");
-    // What attaching makes is in a dump, too: both begin behind it.
+    // A dump contains the objects of attaching, too: both begin after it.
     let attached = "SELECT 1 FROM pg_replication_slots WHERE database = 'dump_door' AND active";
     until(|| !SERVERS.query(attached).is_empty());
     let through = open.command("pg_dump").args(["--inserts", "dump_door"]).output().unwrap();
@@ -251,7 +251,7 @@ fn who_does_not_log_in_is_sent_away() {
         &[],
     );
     assert_eq!(Raw::connect(&open).message(), None);
-    // What begins and does not go on is no more: half a start-up packet, half a proof.
+    // A start-up that stops half-way ends: half a start-up packet, half a proof.
     let mut half = Raw::connect(&open);
     half.send(&[0, 0, 0, 40, 0, 3]);
     assert_eq!(half.message(), None);
@@ -281,7 +281,7 @@ fn passwords_of_every_kind() {
         assert_eq!(log_in("postgres", "plain word"), "postgres\n", "{method:?}");
         assert!(log_in("postgres", "wrong").contains("password authentication failed"), "{method:?}");
         assert!(log_in("ghost", "wrong").contains("password authentication failed"), "{method:?}");
-        // Where MD5 is asked for, who has a SCRAM key proves itself by that.
+        // Under MD5 rules, a client with a SCRAM key proves itself by that.
         assert_eq!(log_in("scram", "sesame"), "scram\n", "{method:?}");
         assert!(log_in("scram", "wrong").contains("password authentication failed"), "{method:?}");
     }
@@ -335,7 +335,7 @@ fn parameter_status_is_the_primarys() {
     };
     assert_eq!(change("SET TimeZone = 'UTC'"), BTreeMap::from([("TimeZone".to_owned(), "UTC".to_owned())]));
     assert_eq!(change("RESET TimeZone")["TimeZone"], "Asia/Tokyo");
-    // Whatever a standby reports of its connections is not the client's business.
+    // A standby's reports on its connections are not the client's business.
     until(|| {
         let before = open.reads_at_standbys();
         assert_eq!(change("SELECT name FROM items WHERE id = 1"), BTreeMap::new());

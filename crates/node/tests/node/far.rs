@@ -1,4 +1,5 @@
-//! A primary that is far away, by a relay through which everything takes its time, or in which answers stay for a while.
+//! A primary that is far away, by a relay through which everything takes its time, or in which answers stay
+//! for a while.
 
 use crate::pooled::{connections, shared};
 use crate::session::query;
@@ -13,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What is sent arrives so much later, in each direction.
+/// Delay of each message, in each direction.
 const LATE: Duration = Duration::from_millis(10);
 
 /// Hands connections that are meant for the primary to who relays them. Its threads end with the process.
@@ -61,7 +62,7 @@ fn reads_leave_a_primary_that_takes_longer_to_answer_than_a_proof_may() {
     database("far");
     let primary = relay(late);
     let open = Open::before(&SERVERS, Writers::Anywhere, move |setup| {
-        setup.proof_limit = LATE / 2;
+        setup.proof_timeout = LATE / 2;
         setup.primary.host = Host::Name(primary.ip().to_string());
         setup.primary.port = primary.port();
     });
@@ -71,10 +72,10 @@ fn reads_leave_a_primary_that_takes_longer_to_answer_than_a_proof_may() {
     });
 }
 
-/// What a session asks before it leaves a connection to others.
+/// The last query of a session before it returns a connection to the pool.
 const LAST_QUESTION: &str = "SELECT pg_catalog.string_agg(name ";
 
-/// The answer to that question stays in the relay, and all that comes behind it, until this is told.
+/// Holds the answer to that query in the relay, and all that follow it, until the release.
 fn held(near: TcpStream, mut far: UnixStream, released: Receiver<()>) {
     let (mut to, mut from) = (far.try_clone().unwrap(), near.try_clone().unwrap());
     let (asks, asked) = channel();
@@ -104,7 +105,8 @@ fn held(near: TcpStream, mut far: UnixStream, released: Receiver<()>) {
     });
 }
 
-/// Who ends a backend ends the session that has it; one that was told so does not go on at another.
+/// The end of a backend ends the session that has it. A session that received this error does not go on at
+/// another backend.
 #[test]
 fn a_client_that_was_told_of_its_end_while_its_connection_was_left_has_ended() {
     database("ended_while_left");

@@ -1,4 +1,4 @@
-//! What experiments change of which reads leave: how fine footprints are.
+//! Experiments that change the set of offloaded reads: the grain of footprints.
 
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, database_at, until};
@@ -11,7 +11,7 @@ fn the_coarser_footprints_are_the_more_reads_stay() {
     let servers = Scratch::start(1);
     database_at(&servers, "grain");
     servers.query_in("grain", "CREATE TABLE others (id int PRIMARY KEY)");
-    // Else nobody hears which columns an update has changed.
+    // Otherwise the WAL does not say which columns an update has changed.
     servers.query_in("grain", "ALTER TABLE items REPLICA IDENTITY FULL");
     let standby = |sql: &str| servers.standby(0).query("postgres", sql).unwrap();
     for (grain, by_column, by_row) in

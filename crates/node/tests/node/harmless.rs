@@ -1,4 +1,4 @@
-//! Functions that `harmless_functions` names: their tables are the statement's, or the statement stays at the primary.
+//! Functions that `replica_safe_functions` names: their tables are the statement's, or the statement stays at the primary.
 
 use crate::session::query;
 use crate::stage::{LIMIT, Open, Raw, until};

@@ -67,7 +67,7 @@ fn idle_session_timeout_ends_sessions_without_server() {
     until(|| open.door(|door| door.registry.seats().len()) == 4);
 }
 
-/// A transaction keeps its connection, whose backend counts: 25P03.
+/// A transaction pins its connection, whose backend counts: 25P03.
 #[test]
 fn idle_in_transaction_timeout_ends_pooled_blocks() {
     let name = "idle_transactions";

@@ -1,4 +1,4 @@
-//! Reads that leave a read-write block: the client, and everybody else, sees one server.
+//! Reads that are offloaded from a read-write block: the client, and every other one, sees one server.
 
 use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query, until_it_leaves_behind};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use testkit::Scratch;
 use wire::{Asks, Target};
 
-/// It takes long enough to leave.
+/// A statement that takes long enough to be offloaded.
 const LONG: &str =
     "SELECT count(*) FROM items a, items b, items c WHERE c.id < 30 AND a.id + b.id + c.id < 0";
 
@@ -17,7 +17,7 @@ fn until_it_leaves(open: &Open, raw: &mut Raw, first: &[&str], read: &str) -> Ve
     until_it_leaves_behind(open, raw, &[&["BEGIN"], first].concat(), read)
 }
 
-/// Empties a table past everybody, if nobody stands in the way.
+/// Empties a table past Consort, if no lock prevents it.
 fn truncates(database: &str, table: &str) -> bool {
     let truncate = format!("SET lock_timeout = '100ms'; TRUNCATE {table}; RESET lock_timeout");
     SERVERS.primary().query(database, &truncate).is_ok()
@@ -43,7 +43,7 @@ fn what_a_block_has_read_elsewhere_nobody_empties() {
             assert_eq!(query(&mut raw, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), ["25001"]);
             assert_eq!(raw.status_after("COMMIT"), 'I');
         }
-        // A savepoint gives back what was locked behind it; the next read locks anew.
+        // A rollback to a savepoint releases the locks after it; the next read locks again.
         assert_eq!(until_it_leaves(&open, &mut raw, &["SAVEPOINT a"], &long("parts")), ["0"]);
         assert!(!truncates("locked_block", "low"));
         query(&mut raw, "ROLLBACK TO a");
@@ -97,7 +97,7 @@ fn what_a_named_statement_has_read_elsewhere_nobody_empties() {
     });
 }
 
-/// What a block has locked it does not lock again; partitions are chosen by values.
+/// A block does not lock a relation twice; partitions are chosen by values.
 #[test]
 fn each_partition_is_locked_that_a_block_has_read() {
     database("locked_parts");
@@ -134,7 +134,7 @@ fn each_partition_is_locked_that_a_block_has_read() {
 #[test]
 fn a_block_that_may_write_can_be_kept_at_the_primary() {
     database("whole_block");
-    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| setup.reads_in_blocks = false);
+    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| setup.offload_in_transactions = false);
     let mut raw = Raw::ready(&open, "whole_block");
     crate::session::until_it_leaves(&open, &mut raw, LONG);
     let before = open.reads_at_standbys();
@@ -179,7 +179,8 @@ fn a_read_waits_for_a_lock_as_at_one_server() {
 fn a_read_sees_what_was_emptied_while_it_waited() {
     let servers = Scratch::start(1);
     database_at(&servers, "emptied_block");
-    let open = Open::before(&servers, Writers::Anywhere, |setup| setup.proof_limit = Duration::from_secs(5));
+    let open =
+        Open::before(&servers, Writers::Anywhere, |setup| setup.proof_timeout = Duration::from_secs(5));
     let (mut raw, mut other) = (Raw::ready(&open, "emptied_block"), Raw::ready(&open, "emptied_block"));
     let read = "SELECT count(*) FROM items, LATERAL (SELECT count(*) FROM items a, items b, items c \
                 WHERE c.id < 30 AND a.id + b.id + c.id < 0) nothing";
@@ -364,7 +365,7 @@ fn a_result_that_breaks_off_in_a_block_ends_the_session() {
         let mut raw = Raw::ready(&open, "broken_block");
         until_it_leaves(&open, &mut raw, &[], &read(1_000_000));
         raw.ask(|out| out.query(read(2000).as_bytes()));
-        // The client has all rows but those that wait for the next one: nobody waits until they can be sent.
+        // The client has all rows but those that wait for the next one: no wait for them to be sent.
         let mut rows = 0;
         while rows < 1990 {
             rows += usize::from(raw.message().expect("the session goes on")[0] == b'D');
@@ -373,7 +374,7 @@ fn a_result_that_breaks_off_in_a_block_ends_the_session() {
                     WHERE datname = 'broken_block' AND state = 'active' AND query LIKE '%items f%' \
                     AND pid <> pg_backend_pid()";
         if SERVERS.standby(0).query("postgres", kill).unwrap().is_empty() {
-            // It was not proven in time.
+            // The read was not proven in time.
             SERVERS.query(kill);
             continue;
         }
@@ -448,7 +449,7 @@ fn a_bind_that_fails_leaves_the_statement_that_was_parsed_before_it() {
             bind(out, failing);
         });
         assert_eq!(answer(&mut raw).1, "1tTEZ");
-        // What ends the block comes through, though the primary has not heard of the unnamed statement.
+        // The end of the block comes through, though the primary does not have the unnamed statement.
         raw.ask(|out| {
             out.parse(b"end", b"ROLLBACK", &[]);
             out.bind_plain(b"end");
@@ -475,7 +476,7 @@ fn a_read_that_leaves_takes_the_unnamed_portal_away() {
     }
 }
 
-/// Whether the second read left.
+/// True if the second read left.
 fn takes_the_portal_away(open: &Open, raw: &mut Raw, asked_before: bool) -> bool {
     query(raw, "BEGIN");
     if asked_before {
@@ -491,7 +492,7 @@ fn takes_the_portal_away(open: &Open, raw: &mut Raw, asked_before: bool) -> bool
     assert_eq!(answer(raw).0, ["1", "2"]);
     assert_eq!(query(raw, LONG), ["0"]);
     let left = open.reads_at_standbys() > before;
-    // It brings no portal.
+    // The statement brings no portal.
     assert_eq!(query(raw, ""), Vec::<String>::new());
     raw.ask(|out| {
         out.execute(b"", 2);

@@ -1,10 +1,10 @@
-//! Nothing leaks to the next client: random interleavings of clients that share connections at the primary, over real
-//! servers. After each step another client looks at all that a select can tell of its session, and sees what one server
-//! would show it.
+//! Nothing leaks to the next client: random interleavings of clients that share connections at the primary,
+//! over real servers. After each step another client queries all state of its session that a select can show,
+//! and sees the state that one server would show it.
 //!
-//! Each interleaving follows from its seed, which a failure prints. It ends with a look at every shared connection, so that
-//! what it has left behind is found in it and not in the next one. `LEAK_SEEDS=100000` runs more of them, `LEAK_FROM=4711
-//! LEAK_SEEDS=1` one again.
+//! Each interleaving follows from its seed, which a failure prints. It ends with a look at every pooled
+//! connection, so that a leak is found in it and not in the next one. `LEAK_SEEDS=100000` runs more of them,
+//! `LEAK_FROM=4711 LEAK_SEEDS=1` one again.
 
 use crate::in_turn::alone::{Act, Alone, How};
 use crate::pooled::{pooling, shared, sharing};
@@ -20,28 +20,28 @@ mod alone;
 
 /// Interleavings of an ordinary run.
 const SEEDS: u64 = 300;
-/// Clients that share two connections, or three: one of them is always nobody's own.
+/// Clients that share two connections, or three: one of them is always without one.
 const CLIENTS: usize = 4;
 /// Steps of one interleaving.
 const STEPS: std::ops::Range<usize> = 3..13;
-/// Where clients that share two connections are, or three: who listens in one hears nothing of the other.
+/// Databases of the clients that share two connections, or three: listeners in one hear nothing of the other.
 const DATABASES: [&str; 2] = ["in_turn_of_two", "in_turn_of_three"];
-/// Where their statements stand alone.
+/// Database of single statements.
 const WITHOUT_BLOCKS: &str = "in_turn_without_blocks";
 /// No interleaving has so many clients.
 const MOST_CLIENTS: i64 = 100;
 /// Whose rows those are that clients copy when they go.
 const NOBODY: &str = "-1\t1\n";
 
-/// What a client hears: values or the SQLSTATE of an error, and how its session stands.
+/// A client's answer: values or the SQLSTATE of an error, and the transaction status of its session.
 type Heard = (Vec<String>, char);
 
-/// Where an interleaving happens.
+/// Database and servers of an interleaving.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     open: &'a Open,
     database: &'a str,
-    /// So many connections are shared.
+    /// Size of the connection pool.
     shared: usize,
     /// Clients may begin blocks.
     blocks: bool,
@@ -55,7 +55,7 @@ fn prepare(name: &str) {
     SERVERS.query_in(name, alone::MAKES_TABLE);
 }
 
-/// What was done, for whoever reads why an interleaving failed.
+/// Steps so far, to explain why an interleaving failed.
 struct Story {
     seed: u64,
     steps: Vec<String>,
@@ -73,9 +73,9 @@ impl Drop for Story {
 struct Client {
     raw: Raw,
     alone: Alone,
-    /// What was notified while it listened.
+    /// Notifications that were sent while it listened.
     to_hear: Vec<String>,
-    /// What it has heard.
+    /// Notifications that it has received.
     notified: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Does something, and hears what one server would answer.
+    /// Does a step, and checks that the answer is one server's.
     fn act(&mut self, act: &Act) {
         let heard = match &act.how {
             How::Query => self.ask(&act.text),
@@ -157,7 +157,7 @@ impl Client {
         assert_eq!(heard, (act.hears.clone(), self.alone.status()), "{} {:?}", act.text, act.how);
     }
 
-    /// It has heard what it was to hear, as far as it was not in a transaction all the time.
+    /// Checks that it has received its notifications, unless it was in a transaction all the time.
     fn has_heard(&self) {
         if self.alone.status() == 'I' {
             assert_eq!(self.notified, self.to_hear);
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// It sees what it should see, and nothing else.
+    /// Checks that it sees its own state, and nothing else.
     fn look(&mut self) {
         if self.alone.has_failed() {
             assert_eq!(self.ask("SELECT 1"), (vec!["25P02".to_owned()], 'E'));
@@ -181,7 +181,7 @@ impl Client {
         self.has_heard();
     }
 
-    /// Does something that one server would answer so. What it has notified, if it has.
+    /// Does a step that one server would answer so. Returns its notification, if it has sent one.
     fn step(&mut self, rng: &mut StdRng, may_tie: bool, story: &mut Story, who: usize) -> Option<String> {
         let act = self.alone.choose(rng, may_tie);
         story.steps.push(format!("{who}: {act:?}"));
@@ -224,7 +224,7 @@ impl Client {
     }
 }
 
-/// What a client sends to copy these rows, with an end.
+/// A client's messages to copy these rows, with an end.
 fn copied(rows: &[String], fails: bool) -> Vec<u8> {
     let mut copied: Vec<u8> = rows.iter().flat_map(|row| message(front::COPY_DATA, row.as_bytes())).collect();
     copied.extend(match fails {
@@ -234,7 +234,7 @@ fn copied(rows: &[String], fails: bool) -> Vec<u8> {
     copied
 }
 
-/// One interleaving; its clients are gone behind it, and every connection is clean.
+/// One interleaving; its clients are gone afterwards, and every connection is clean.
 fn interleave(place: Place<'_>, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut story = Story { seed, steps: Vec::new() };
@@ -270,7 +270,7 @@ fn interleave(place: Place<'_>, seed: u64) {
         let how = client.leave(&mut rng);
         story.steps.push(format!("one {how}"));
     }
-    // So many at once have every connection that there is.
+    // This number of clients has every connection that there is.
     let mut last: Vec<Client> = (0..place.shared).map(|_| comes()).collect();
     for (who, client) in last.iter_mut().enumerate() {
         story.steps.push(format!("a new one looks: {who}"));

@@ -1,9 +1,10 @@
-//! Where each class of statements runs, line by line: a test for each line, and in it a scenario for each of its members.
-//! Every step runs behind Consort, with reads that may leave at the strictest level, and at one server beside it; both must
-//! say the same, and what ran behind Consort must have run where the step says. All of it runs twice, each time in a database of
-//! its own: with sessions that have connections of their own at the primary, and with sessions that share them.
+//! Placement of each class of statements, line by line: a test for each line, and in it a scenario for each
+//! member. Every step runs through Consort, with reads that may be offloaded at the strictest level, and at
+//! one server alongside it. Both must say the same, and Consort must have run the step at the stated place.
+//! All of it runs twice, each time in a database of its own: with sessions that have connections of their own
+//! at the primary, and with pooled sessions.
 //!
-//! | what | scenarios | besides |
+//! | class | scenarios | also in |
 //! |---|---|---|
 //! | writes, CTEs with DML, SELECT INTO, FOR UPDATE, LOCK, COPY, CALL, DO, EXPLAIN ANALYZE, cursors, PREPARE TRANSACTION | `writes` | `door`, `session`, `in_block` |
 //! | the clock, transactions, sequences, session, advisory locks, server, large objects, catalogs and OIDs | `classes` | `pooled`, `copies` |
@@ -51,10 +52,10 @@ const TABLES: &str = "CREATE TABLE items (id int PRIMARY KEY, name text); \
     CREATE TABLE bystander (id int PRIMARY KEY); INSERT INTO bystander VALUES (1)";
 const BYSTANDER: &str = "SELECT id FROM bystander";
 
-/// Why a read stays that must see what no standby has replayed.
+/// Reason of a read at the primary that no standby has replayed far enough for.
 const BEHIND: &str = "standbys_behind";
 
-/// Why a statement may be at the primary for a moment, whatever it is.
+/// Reasons why any statement may be at the primary for a moment.
 const PASSING: &[&str] = &[
     "between",
     "catalog_being_read",
@@ -77,10 +78,10 @@ const PASSING: &[&str] = &[
     "written_meanwhile",
 ];
 
-/// What is not where it should be by then will not come there.
+/// Time after which an expected condition counts as failed.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// So often it is asked whether what passes is over.
+/// Number of checks that a passing reason is over.
 const ROUNDS: usize = 1_000;
 
 /// One step of a scenario.
@@ -89,7 +90,7 @@ enum Step {
     Runs(&'static str),
     /// Another session runs this, wherever.
     Other(&'static str),
-    /// The session goes on as this role, anew.
+    /// The session starts again as this role.
     As(&'static str),
     /// For this reason the session runs this at the primary, however often it does.
     Stays(&'static str, &'static str),
@@ -103,16 +104,16 @@ enum Step {
     NamedLeaves(&'static str),
     /// The session runs what was parsed under this name, wherever.
     Named(&'static str),
-    /// While the standby stands still, another session runs these statements, and the read behind them sees what they did.
-    /// Others go on to leave.
+    /// While the standby stands still, another session runs these statements, and the read after them sees
+    /// their effects. Other reads are offloaded again.
     Fresh(&'static [&'static str], &'static str),
     /// These run while the standby stands still.
     Still(&'static [Step]),
 }
 
-/// What is said of a class of statements.
+/// Claim about a class of statements.
 struct Line {
-    /// What the scenarios stand on.
+    /// Objects that the scenarios use.
     objects: &'static [&'static str],
     /// The scenarios of which something is otherwise, by design, where sessions share connections.
     shared: &'static [(&'static str, Shared)],
@@ -120,7 +121,7 @@ struct Line {
     scenarios: &'static [(&'static str, &'static [Step])],
 }
 
-/// How sessions come to their connections at the primary.
+/// Pool mode of the sessions at the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Each has one of its own.
@@ -129,12 +130,12 @@ enum Mode {
     Sharing,
 }
 
-/// What is otherwise of a scenario where sessions share connections.
+/// Difference of a scenario under transaction pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shared {
-    /// It need not say what one server says, and does not run.
+    /// Does not run: the answers may differ from a single server's.
     Not,
-    /// It says that, but what stays otherwise may leave.
+    /// The answers are a single server's, but statements that otherwise stay may be offloaded.
     Anywhere,
 }
 
@@ -142,7 +143,7 @@ enum Shared {
 /// are kept.
 const SHARED_CONNECTIONS: usize = 3;
 
-/// What one line's scenarios run on.
+/// Servers and clients of one line's scenarios.
 struct Stage {
     servers: Scratch,
     open: Open,
@@ -154,7 +155,7 @@ struct Stage {
 /// Runs a statement on both sides; what they say, if it is the same.
 type Run<'a> = dyn FnMut() -> Result<String, String> + 'a;
 
-/// A session behind Consort, and the same at the one server.
+/// A session through Consort, and the same at the one server.
 struct Pair {
     here: Raw,
     there: Raw,
@@ -167,12 +168,12 @@ impl Stage {
         options.settings.extend(prepares_transactions());
         let servers = Scratch::with(options);
         servers.query(&format!("CREATE DATABASE {}", Mode::Sharing.database()));
-        // With writers through Consort, what nobody took for a write is found as one that comes past it.
+        // With writers through Consort, an unrecognised write is found as one that comes past it.
         let open = Open::before(&servers, Writers::ThroughConsort, |setup| setup.pools = pools());
         Stage { servers, open, mode: Mode::Alone, there: new_database_at_the_one() }
     }
 
-    /// What comes now runs so, in databases in which nothing has run.
+    /// Switches to this mode, in databases in which nothing has run.
     fn turns_to(&mut self, mode: Mode) {
         self.mode = mode;
         self.there = new_database_at_the_one();
@@ -199,7 +200,7 @@ impl Stage {
         self.both(pair, text, &|out| out.query(text.as_bytes()))
     }
 
-    /// What is counted at the primary while `run` does.
+    /// The primary's counts while `run` runs.
     fn counted(&self, run: &mut Run<'_>) -> Result<(bool, BTreeSet<&'static str>), String> {
         let (left, before) = (self.open.reads_at_standbys(), self.reasons());
         run()?;
@@ -235,7 +236,7 @@ impl Stage {
     fn settles(&self, pair: &mut Pair) -> Result<(), String> {
         for _ in 0..ROUNDS {
             let (left, reasons) = self.counted(&mut || self.query(pair, BYSTANDER))?;
-            // A standby that stands still is behind for as long as it does.
+            // A standby that stands still lags for as long as it does.
             let is_over = |reason: &&str| !PASSING.contains(reason) || *reason == BEHIND;
             if left || reasons.iter().any(is_over) {
                 break;
@@ -444,7 +445,7 @@ fn named(out: &mut Vec<u8>, name: &str) {
     out.sync();
 }
 
-/// What a server says up to ReadyForQuery, as far as two servers must say the same.
+/// A server's answer up to ReadyForQuery, as far as two servers must say the same.
 fn heard(raw: &mut Raw) -> String {
     let mut heard = String::new();
     loop {
@@ -465,7 +466,7 @@ fn heard(raw: &mut Raw) -> String {
                 let sqlstate = String::from_utf8_lossy(Complaint::read(&frame).sqlstate()).into_owned();
                 write!(heard, "{}{sqlstate}", char::from(tag)).unwrap();
             }
-            // It names the process.
+            // These messages name the process.
             b'A' | b'S' => {}
             b'Z' => {
                 heard.push(frame.body()[0].into());

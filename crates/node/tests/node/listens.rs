@@ -1,4 +1,4 @@
-//! Sessions that share connections at the primary and listen: what they hear, when, and that they keep no connection for it.
+//! Pooled sessions that listen: their notifications, the times of these, and that they are not pinned for it.
 
 use crate::pooled::{shared, sharing};
 use crate::session::{query, until_it_leaves};
@@ -25,7 +25,8 @@ const PID: &str = "SELECT pg_backend_pid()::text";
 const TELLS: &str = "CREATE FUNCTION tells() RETURNS trigger LANGUAGE plpgsql AS \
                      $$BEGIN PERFORM pg_notify('news', NEW.id::text); RETURN NULL; END$$;";
 
-/// What a message says, if it says something: values, codes of errors, `channel=payload`, and how the session stands.
+/// The content of a message, if it has one: values, codes of errors, `channel=payload`, and the transaction
+/// status.
 fn said(message: &[u8]) -> Option<String> {
     let frame = Frame::new(message).unwrap();
     match frame.tag() {
@@ -43,7 +44,7 @@ fn said(message: &[u8]) -> Option<String> {
     }
 }
 
-/// All that is said up to ReadyForQuery.
+/// All messages up to ReadyForQuery.
 fn all_said(raw: &mut Raw) -> Vec<String> {
     let mut all = Vec::new();
     loop {
@@ -55,13 +56,13 @@ fn all_said(raw: &mut Raw) -> Vec<String> {
     }
 }
 
-/// Asks, and gives all that is said.
+/// Runs a query, and returns all messages.
 fn ask(raw: &mut Raw, text: &str) -> Vec<String> {
     raw.ask(|out| out.query(text.as_bytes()));
     all_said(raw)
 }
 
-/// What an idle client hears next.
+/// The next message to an idle client.
 fn hear(raw: &mut Raw) -> String {
     let message = raw.message().expect("a notification");
     assert_eq!(message[0], b'A');
@@ -105,7 +106,7 @@ fn clients_that_listen_keep_no_connection_and_hear_at_once() {
                 }
             }
         }
-        // Each of them uses the one connection, and hears nothing twice.
+        // Each of them uses the one connection, and gets no notification twice.
         for client in &mut clients {
             assert_eq!(query(client, "UPDATE items SET name = 'busy' WHERE id = 1 RETURNING name"), ["busy"]);
         }
@@ -129,7 +130,7 @@ fn who_notifies_itself_hears_it_before_its_transaction_is_over() {
     for round in 0..20 {
         assert_eq!(ask(&mut other, &format!("NOTIFY news, 'not {round}'")), ["I"]);
         let mut heard = ask(&mut one, &format!("NOTIFY news, '{round}'"));
-        // What the other has notified was committed before, and may be heard before this was asked.
+        // The other's notification was committed before, and may be received before this was asked.
         assert_eq!(heard.split_off(1), [format!("news={round}"), "I".to_owned()]);
         assert_eq!(heard, [format!("news=not {round}")]);
         ask(&mut one, "BEGIN");
@@ -145,7 +146,7 @@ fn who_notifies_itself_hears_it_before_its_transaction_is_over() {
         });
         assert_eq!(all_said(&mut one), ["f", "news=a", "news=b", "I"]);
     }
-    // A client knows its own by its process number, which nobody else's has.
+    // A client knows its own notifications by its process number, which no other session has.
     other.ask(|out| out.query(b"NOTIFY news, 'other'"));
     other.until_ready();
     one.ask(|out| out.query(PID.as_bytes()));
@@ -199,7 +200,7 @@ fn a_busy_client_hears_between_its_transactions() {
     assert_eq!(heard, ["news=more", "I"]);
 }
 
-/// What clients do, and another one between each two of them.
+/// Statements of the clients; another client runs between each two of them.
 const SCRIPTS: [&[&str]; 13] = [
     &["LISTEN a", "LISTEN b", "LISTEN a", "UNLISTEN b", "UNLISTEN nowhere"],
     &["BEGIN", "LISTEN a", "SELECT pg_listening_channels()", "ROLLBACK"],
@@ -232,7 +233,7 @@ fn a_session_listens_to_what_one_server_says() {
                 SERVERS.query_in(database, "NOTIFY a, '1'; NOTIFY b, '2'; NOTIFY c, '3'; NOTIFY a, '4'");
             }
             let heard = both.each_mut().map(|raw| ask(raw, "SELECT 1 FROM pg_backend_pid()"));
-            // An idle client hears it before its next statement is answered, or behind that.
+            // An idle client receives it before its next statement is answered, or after that.
             let apart =
                 heard.map(|heard| heard.into_iter().partition::<Vec<_>, _>(|said| said.contains('=')));
             assert_eq!(apart[0], apart[1], "{text} in {script:?}");
@@ -312,7 +313,7 @@ fn listen_at_random(open: &Open, committed: &AtomicU64, seed: u64) {
     assert_eq!(even, expected);
 }
 
-/// How many connections of Consort's own there are in a database.
+/// Number of Consort's own connections in a database.
 pub(crate) fn own_connections(database: &str) -> usize {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'consort' AND query LIKE '%LISTEN%' \
                  AND query NOT LIKE '%pg_stat_activity%' AND datname = ";
@@ -352,7 +353,7 @@ fn when_the_listening_connection_is_lost_so_are_they_who_hear_over_it() {
          AND application_name = 'consort' AND query LIKE '%LISTEN%'",
     );
     assert_eq!(one.last_word(), "08006");
-    // Who is in a transaction ends it.
+    // A client in a transaction ends it.
     assert_eq!(ask(&mut busy, "COMMIT"), ["I"]);
     assert_eq!(busy.last_word(), "08006");
     assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 1"), ["kept"]);
@@ -368,7 +369,7 @@ fn who_does_not_read_what_it_hears_must_go() {
     let (mut one, mut other) = (Raw::ready(&open, "heard_by_nobody"), Raw::ready(&open, "heard_by_nobody"));
     ask(&mut one, "LISTEN a");
     ask(&mut other, "LISTEN a");
-    // Who reads is never far behind.
+    // A client that reads never lags far.
     let some = "SELECT pg_notify('a', n || repeat('x', 7900)) FROM generate_series(1, 100) n";
     for _ in 0..40 {
         SERVERS.query_in("heard_by_nobody", some);
@@ -419,7 +420,8 @@ fn what_cannot_be_heard_elsewhere_keeps_a_connection() {
     }
 }
 
-/// Cancel requests come at any moment, and may reach what Consort asks for the client: it hears so of its statement, and goes on.
+/// Cancel requests come at any moment, and may reach a query of Consort's for the client: its statement gets
+/// the error, and the client goes on.
 #[test]
 fn a_cancel_request_ends_a_statement_and_no_session_that_listens() {
     database("heard_while_cancelled");
@@ -451,7 +453,7 @@ fn a_cancel_request_ends_a_statement_and_no_session_that_listens() {
             }
         });
         while !rounds.is_finished() {
-            // Some go before anything is sent, some while something runs, some behind it.
+            // Some go before anything is sent, some while something runs, some after it.
             (0..rng.random_range(0..100)).for_each(|_| drop(ask(&mut clock, "SELECT 1")));
             let mut canceller = Raw::connect(&open);
             canceller.ask(|out| out.cancel(&key));
@@ -465,7 +467,7 @@ fn a_cancel_request_ends_a_statement_and_no_session_that_listens() {
     assert_eq!(there, listens.into_iter().chain(["I".to_owned()]).collect::<Vec<_>>());
 }
 
-/// The same behind a BEGIN that is owed to the primary.
+/// The same after a deferred BEGIN.
 #[test]
 fn a_cancel_request_behind_a_begin_that_is_owed_ends_no_session_that_listens() {
     const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -517,7 +519,8 @@ impl Drop for Still {
     }
 }
 
-/// As at one server: what was committed before it asked its client hears before the answer has ended.
+/// As at one server: a notification that was committed before a client's query reaches it before the answer
+/// has ended.
 #[test]
 fn what_was_notified_before_it_reads_is_heard_before_the_answer_ends() {
     let servers = Scratch::start(1);

@@ -1,4 +1,4 @@
-//! The door and the sessions behind it, against real servers and real clients.
+//! The frontend and its sessions, against real servers and real clients.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
 

@@ -1,4 +1,5 @@
-//! Bad input: what follows no protocol gets SQLSTATE 08P01 and a closed connection, and harms nobody else.
+//! Bad input: messages that break the protocol get SQLSTATE 08P01 and a closed connection, and harm no other
+//! client.
 
 use crate::stage::{Open, Raw, SERVERS, until};
 use config::hba::{Method, Rules};
@@ -116,7 +117,7 @@ fn hello(minor: u16, options: &[(&str, &str)]) -> Vec<u8> {
     hello
 }
 
-/// What comes up to AuthenticationOk: nothing, or what is spoken instead.
+/// The messages up to AuthenticationOk: nothing, or the answer in its place.
 fn negotiated(raw: &mut Raw) -> Option<Vec<u8>> {
     let first = raw.message().unwrap();
     let told = (first[0] == b'v').then_some(first);
@@ -124,7 +125,7 @@ fn negotiated(raw: &mut Raw) -> Option<Vec<u8>> {
     told
 }
 
-/// What cancels the session, which is ready then.
+/// The key that cancels the session, which is ready then.
 fn key(raw: &mut Raw) -> CancelRequest {
     loop {
         let message = raw.message().unwrap();
@@ -162,7 +163,7 @@ fn versions_of_the_protocol() {
         assert_eq!(negotiated(&mut raw), answer, "3.{asked}");
         assert_eq!(key(&mut raw).secret.len(), length, "3.{asked}");
     }
-    // Where a server of today has something to say, it says the same.
+    // A present server gives the same answers, if it has one.
     let place = SERVERS.primary().socket_folder().join(format!(".s.PGSQL.{}", SERVERS.primary().port()));
     let mut server = UnixStream::connect(place).unwrap();
     server.write_all(&hello(0, &unknown)).unwrap();

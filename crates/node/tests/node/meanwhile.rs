@@ -27,12 +27,12 @@ fn extended(out: &mut Vec<u8>, text: &str) {
     out.sync();
 }
 
-/// Whether a statement runs at the standby in this database.
+/// True if a statement runs at the standby in this database.
 fn runs_there(database: &str) -> bool {
     waits_there(database, "%")
 }
 
-/// Whether one does whose backend waits for this.
+/// True if one does whose backend waits for this.
 fn waits_there(database: &str, event: &str) -> bool {
     !SERVERS.standby(0).query("postgres", &running(database, event)).unwrap().is_empty()
 }
@@ -125,7 +125,7 @@ fn who_ends_a_backend_ends_its_read_elsewhere() {
     database("ended_elsewhere");
     let open = Open::serving(Writers::Anywhere);
     let asks: [fn(&mut Vec<u8>, &str); 2] = [simple, extended];
-    // What is read at the level `session` runs in a snapshot whose position is read.
+    // Reads at the level `session` run in a snapshot whose position is read.
     for (level, in_snapshot) in [("strong", false), ("session", false), ("strong", true)] {
         for ask in asks {
             for (warm, text, waits) in [(SHORT, LONG, "%"), (NO_ROWS, ROWS, "ClientWrite")] {

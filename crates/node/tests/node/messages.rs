@@ -9,7 +9,7 @@ use std::time::Instant;
 use testkit::Scratch;
 use wire::{Asks, Target};
 
-/// What stands behind the statement's name in a Bind without parameters: all results in text.
+/// The bytes after the statement's name in a Bind without parameters: all results in text.
 const NO_PARAMETERS: [u8; 6] = [0; 6];
 
 pub(crate) fn run_named(raw: &mut Raw, name: &[u8]) -> Vec<String> {
@@ -169,7 +169,7 @@ fn a_query_behind_a_message_that_failed_is_not_answered() {
             out.sync();
         });
         assert_eq!(answer(&mut raw).1, "Z");
-        // What comes behind the Query, too, up to the Sync.
+        // Also the messages after the Query, up to the Sync.
         raw.ask(|out| {
             out.bind(b"", b"nobody", &[0; 6]);
             out.query(b"SELECT 1");
@@ -183,7 +183,7 @@ fn a_query_behind_a_message_that_failed_is_not_answered() {
             out.sync();
         });
         assert_eq!(answer(&mut raw).1, "Z");
-        // One that did not fail is answered, and so is the Query behind it, and the Sync.
+        // A statement that did not fail is answered, and so is the Query after it, and the Sync.
         raw.ask(|out| {
             out.parse(b"", b"SELECT 2", &[]);
             out.bind_plain(b"");
@@ -235,7 +235,7 @@ fn what_is_passed_over_leaves_the_unnamed_statement_as_it_was() {
         assert_eq!(run_named(&mut raw, b""), ["item 7"]);
         assert_eq!(query(&mut raw, "SELECT count(*) FROM w"), [n.to_string()]);
     }
-    // What was refused here has replaced it all the same.
+    // The refused statement has replaced it all the same.
     raw.ask(|out| out.parse(b"", b"INSERT INTO w VALUES (1) RETURNING v", &[]));
     assert_eq!(run_named(&mut raw, b""), ["1"]);
     raw.ask(|out| {
@@ -340,7 +340,7 @@ fn each_parse_gives_its_notices() {
                 raw.ask(|out| out.query(text.as_bytes()));
                 assert_eq!(notices(&answer(&mut raw).1), 1, "{text}");
             }
-            // It is understood by now.
+            // The statement is analysed by now.
             until_it_leaves(&open, &mut raw, same);
         }
         raw.ask(|out| {
@@ -376,7 +376,7 @@ fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
     assert_eq!(unnamed_that_leaves(&open, &mut raw, read), ["0"]);
     assert_eq!(run(&mut raw, b"BEGIN ISOLATION LEVEL REPEATABLE READ"), Vec::<String>::new());
     assert_eq!(raw.status_after("COMMIT"), 'I');
-    // Somebody holds the table that was read before.
+    // Another session holds the table that was read before.
     assert_eq!(unnamed_that_leaves(&open, &mut raw, read), ["0"]);
     let mut holder = Raw::ready(&open, "postgres");
     query(&mut holder, "BEGIN");
@@ -388,7 +388,7 @@ fn the_unnamed_statement_is_no_business_of_what_comes_behind_it() {
 
 static APART: LazyLock<Scratch> = LazyLock::new(apart);
 
-/// Nobody follows a database as long as this lives: no mark can be written there.
+/// No follower can follow a database as long as this lives: no mark can be written there.
 struct Unfollowed {
     database: &'static str,
     holder: Option<std::thread::JoinHandle<()>>,
@@ -424,7 +424,8 @@ impl Drop for Unfollowed {
     }
 }
 
-/// To follow anew begins another version of the catalog, in which all names stand for what they stood for before.
+/// Following again begins another version of the catalog, in which all names stand for the same objects as
+/// before.
 #[test]
 fn what_a_block_prepared_while_nobody_followed_leaves_later() {
     database_at(&APART, "unfollowed");
@@ -435,7 +436,7 @@ fn what_a_block_prepared_while_nobody_followed_leaves_later() {
     query(&mut raw, "BEGIN");
     let name = |n: usize| format!("s{n}").into_bytes();
     for n in 0..20 {
-        // Nobody has seen its shape before.
+        // A statement of a new shape.
         let text = format!("SELECT name FROM items WHERE id = 7{}", " AND true".repeat(n + 1));
         assert_eq!(parse_named(&mut raw, &name(n), &text), "");
         assert_eq!(run_named(&mut raw, &name(n)), ["item 7"]);
@@ -465,7 +466,7 @@ fn heard(raw: &mut Raw, count: usize) -> String {
     (0..count).map(|_| char::from(raw.message().unwrap()[0])).collect()
 }
 
-/// Has a statement parsed and described with a Flush behind it, as asyncpg does.
+/// Has a statement parsed and described with a Flush after it, as asyncpg does.
 fn flush_parsed(raw: &mut Raw, name: &[u8], text: &str) {
     raw.ask(|out| {
         out.parse(name, text.as_bytes(), &[]);
@@ -494,7 +495,7 @@ fn what_is_parsed_with_a_flush_leaves() {
     }
 }
 
-/// Each client hears the same through Consort as at the primary, step by step.
+/// Each client gets the same answers through Consort as at the primary, step by step.
 #[test]
 fn flushes_are_those_of_one_server() {
     database("flushed_errors");
@@ -531,9 +532,9 @@ fn flushes_are_those_of_one_server() {
     let passed_over: fn(&mut Vec<u8>) = |out| out.query(b"SELECT 1");
     let name: fn(&mut Vec<u8>) = |out| out.query(b"SELECT name FROM items WHERE id = 7");
     let steps: &[&[Step]] = &[
-        // What runs behind a Flush is undone by what fails behind it, before the Sync.
+        // An error before the Sync undoes statements that ran before a Flush.
         &[(good, 3), (run, 3), (bad, 1), (run, 0), (sync, 1), (name, 4), (close, 1), (sync, 1)],
-        // What fails passes over all up to the Sync.
+        // After an error all is skipped up to the Sync.
         &[(bad, 1), (good, 0), (passed_over, 0), (run, 0), (sync, 1), (run, 1), (sync, 1)],
         &[(good, 3), (bad, 1), (bad, 0), (sync, 1), (run, 3), (sync, 1), (name, 4), (close, 1), (sync, 1)],
         &[
@@ -593,8 +594,8 @@ fn a_pipeline_is_not_counted_as_the_statement_before_it() {
     assert_eq!(counted, 1);
 }
 
-/// PostgreSQL goes on with what a client has left behind. Until that is over its process is Consort's; who comes past Consort
-/// later is seen.
+/// PostgreSQL completes the statement of a client that has left. Until it is over its process is Consort's; a
+/// later client past Consort is seen.
 #[test]
 fn a_statement_whose_client_has_left_is_no_writer_past_consort() {
     let servers = Scratch::start(0);

@@ -1,4 +1,5 @@
-//! What clients call themselves (`application_name`) who share connections: it follows them, and needs no connection of their own.
+//! Application names (`application_name`) of pooled clients: the name follows the client, and needs no
+//! connection of its own.
 
 use crate::messages::{parse_named, run_named};
 use crate::pooled::sharing;
@@ -6,24 +7,24 @@ use crate::session::query;
 use crate::stage::{Open, Raw, SERVERS, database, until};
 use wire::Asks;
 
-/// How a session's server calls it.
+/// The server's name of a session.
 const SHOWN: &str = "SELECT current_setting('application_name'), a.application_name FROM pg_stat_activity a \
      WHERE a.pid = pg_backend_pid()";
 /// At which connection it is.
 const PID: &str = "SELECT pg_backend_pid()::text";
 
-/// What a client is told of its name up to ReadyForQuery, and all values of all rows.
+/// Reports of a client's application name up to ReadyForQuery, and all values of all rows.
 fn heard(raw: &mut Raw) -> (Vec<String>, Vec<String>) {
     raw.told_of("application_name")
 }
 
-/// The same behind this query.
+/// The same after this query.
 fn hears(raw: &mut Raw, text: &str) -> (Vec<String>, Vec<String>) {
     raw.ask(|out| out.query(text.as_bytes()));
     heard(raw)
 }
 
-/// Logs in under this name; what the client is told of it.
+/// Logs in under this name; returns the reports of the name.
 fn comes(mut raw: Raw, database: &str, name: &str) -> (Raw, Vec<String>) {
     raw.ask(|out| out.startup(&[("user", "postgres"), ("database", database), ("application_name", name)]));
     let (told, _) = heard(&mut raw);

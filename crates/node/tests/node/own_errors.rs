@@ -1,4 +1,5 @@
-//! A statement's own error is no failure of a replica: one server executes the statement, once, and its client hears that error.
+//! A statement's own error is no failure of a replica: one server executes the statement, once, and its
+//! client gets that error.
 
 use crate::session::{query, until_it_leaves};
 use crate::stage::{Open, Raw, until};
@@ -9,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use testkit::Scratch;
 
-/// What proofs wait for takes longer where many tests run.
+/// Proofs wait longer where many tests run.
 fn patient(setup: &mut Setup) {
-    setup.proof_limit = Duration::from_secs(5);
+    setup.proof_timeout = Duration::from_secs(5);
 }
 
 /// The design in which reads wait for the whole latest state.
@@ -19,7 +20,7 @@ fn waits_for_latest() -> design::Design {
     design::ALL.into_iter().find(|design| design.reads == design::Reads::LatestWaiting).unwrap()
 }
 
-/// How often a server has logged these words at this level.
+/// Number of the server's log lines with these words at this level.
 fn logged(node: &Node, level: &str, words: &str) -> usize {
     let files = std::fs::read_dir(node.log_folder()).unwrap();
     let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
@@ -72,8 +73,8 @@ fn fail_once(servers: &Scratch, set: impl FnOnce(&mut Setup) + Send + 'static) {
     }
 }
 
-/// Where reads wait for the whole state, such an error was taken for a replica's failure, and the statement was executed at
-/// five replicas one after the other, and at the primary.
+/// With whole reads, such an error was taken for a replica's failure: the statement was executed at five
+/// replicas one after the other, and at the primary.
 #[test]
 fn own_error_at_whole_reads_is_executed_once() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
@@ -117,7 +118,8 @@ fn own_error_in_block_is_executed_once() {
     });
 }
 
-/// An error about the catalog or about roles is for the primary to say: a fed replica has copies of both.
+/// An error about the catalog or about roles is for the primary to report: a logical replica has copies of
+/// both.
 #[test]
 fn catalog_error_at_fed_replica_is_the_primarys() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });

@@ -9,23 +9,23 @@ use scheduler::Writers;
 use std::time::Duration;
 use wire::{Asks, Complaint, Frame, Target};
 
-/// How `size` connections are shared.
+/// Pooling with `size` connections.
 pub(crate) fn shared(size: usize) -> Pooling {
     let wait = Duration::from_secs(30);
     Pooling { mode: PoolMode::Transaction, size, wait, ..Pooling::default() }
 }
 
-/// A door whose sessions share `size` connections.
+/// A frontend whose sessions share `size` connections.
 pub(crate) fn sharing(size: usize) -> Open {
     pooling(Pools::of_all(shared(size)))
 }
 
-/// A door whose sessions come to their connections as this says.
+/// A frontend with these pools.
 pub(crate) fn pooling(pools: Pools) -> Open {
     Open::before(&SERVERS, Writers::Anywhere, move |setup| setup.pools = pools)
 }
 
-/// How many connections at the primary the door has in this database.
+/// Number of the frontend's connections at the primary in this database.
 pub(crate) fn connections(database: &str) -> usize {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name = '' \
                  AND datname = ";
@@ -123,7 +123,7 @@ fn settings_that_mean_nothing_to_reads_go_with_their_session() {
         ("synchronous_commit", ["local", "off"]),
     ];
     let begins = set.map(|(name, _)| query(&mut clients[0], &format!("SHOW {name}")));
-    // Again and again: what is not known yet is looked at by itself.
+    // Several times: unknown facts are looked up in the background.
     for _ in 0..4 {
         for (name, values) in &set {
             for (client, value) in clients.iter_mut().zip(values) {
@@ -156,7 +156,7 @@ fn a_client_that_comes_after_ddl_begins_with_nothing_of_another() {
     until(|| version() > before);
     query(&mut one, "SET work_mem = '9MB'");
     query(&mut one, "SET ROLE pg_monitor");
-    // How sessions begin is not known any more: the first one shows it to the second.
+    // The start of sessions is not known any more: the first one shows it to the second.
     for _ in 0..2 {
         let mut other = Raw::ready(&open, "begun_after_ddl");
         assert_eq!(query(&mut other, &format!("{asked} FROM pg_backend_pid()")), ["postgres4MB"]);
@@ -190,7 +190,7 @@ fn named_statements_go_with_their_session() {
     query(&mut one, "DEALLOCATE \"S_1\"");
     assert_eq!(run_named(&mut one, b"S_1"), ["26000"]);
     assert_eq!(run_named(&mut other, b"S_1"), ["other"]);
-    // Nor has anybody another client's unnamed statement.
+    // Nor has any client another one's unnamed statement.
     one.ask(|out| {
         out.parse(b"", b"SELECT 'mine' FROM pg_backend_pid()", &[]);
         out.sync();
@@ -255,7 +255,7 @@ fn what_cannot_be_carried_keeps_a_session_where_it_is() {
             assert_eq!(query(&mut one, pid), there, "{makes}");
         }
         query(&mut one, ends);
-        // It leaves its connection: two others find two.
+        // The session is detached: two others find two connections.
         query(&mut others[0], "BEGIN");
         query(&mut others[1], "BEGIN");
         let (a, b) = (query(&mut others[0], pid), query(&mut others[1], pid));
@@ -265,8 +265,8 @@ fn what_cannot_be_carried_keeps_a_session_where_it_is() {
     }
 }
 
-/// Who keeps a connection for temporary tables is not asked behind each transaction what else of him is there; and when code has
-/// dropped them, he leaves it although he says nothing more.
+/// A session that is pinned by temporary tables is not probed after each transaction for other state. When
+/// code has dropped them, the session is unpinned although it sends nothing more.
 #[test]
 fn who_keeps_temporary_tables_is_not_asked_again_and_again() {
     database("tied_long");
@@ -304,11 +304,11 @@ fn what_sequences_gave_is_nobody_elses() {
     let open = sharing(1);
     let (mut one, mut other) = (Raw::ready(&open, "sequences_apart"), Raw::ready(&open, "sequences_apart"));
     query(&mut one, "INSERT INTO numbered (v) VALUES ('a')");
-    // It has left its connection when another has it.
+    // The session is detached when another one has its connection.
     query(&mut other, "UPDATE items SET name = 'x' WHERE id = 1");
     assert_eq!(query(&mut other, "SELECT lastval()"), ["55000"], "it is not what the other client got");
     query(&mut other, "SELECT 1 FROM pg_backend_pid()");
-    // From now on it is known that somebody asks for that.
+    // From now on currval and lastval count as used in the database.
     let open = sharing(2);
     let (mut one, mut other) = (Raw::ready(&open, "sequences_apart"), Raw::ready(&open, "sequences_apart"));
     query(&mut one, "SELECT lastval()");
@@ -319,7 +319,7 @@ fn what_sequences_gave_is_nobody_elses() {
     assert_eq!(query(&mut one, "SELECT lastval()"), ["2"]);
 }
 
-/// The text of what a pipeline executes before its Sync tells as much as any other.
+/// The text of a pipeline before its Sync shows as much as any other.
 #[test]
 fn what_sequences_gave_is_known_to_a_pipeline() {
     database("sequences_in_pipelines");
@@ -335,7 +335,7 @@ fn what_sequences_gave_is_known_to_a_pipeline() {
             out.flush();
         });
     };
-    // The number of what it has written is asked for behind the first Flush.
+    // The number of its write is queried after the first Flush.
     flushed(&mut one, "INSERT INTO numbered (v) VALUES ('a')");
     flushed(&mut one, "SELECT lastval()");
     one.ask(|out| out.sync());
@@ -445,7 +445,7 @@ fn a_client_that_leaves_in_the_middle_of_a_statement_frees_its_place() {
     let mut other = ready();
     assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 8"), ["item 8"]);
     query(&mut holder, "ROLLBACK");
-    // It goes on as it would without us, and who reads then sees what it has written.
+    // The statement goes on as it would without Consort, and later reads see its write.
     until(|| SERVERS.query_in("left_in_the_middle", "SELECT FROM items WHERE name = 'written'").len() == 1);
     assert_eq!(query(&mut other, "SELECT name FROM items WHERE id = 7"), ["written"]);
 }
@@ -497,8 +497,8 @@ fn a_cancel_request_finds_its_statement_and_no_other() {
     assert_eq!(answer(&mut other).0, ["rested"], "it was not the other's statement that was cancelled");
 }
 
-/// The connection that a client gets is brought to its settings first, which takes as long as somebody keeps the configurations
-/// of text search locked.
+/// Consort brings a client's connection to its settings first. This takes as long as another session keeps
+/// the configurations of text search locked.
 #[test]
 fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_statement() {
     const LOCKS: &str = "LOCK TABLE pg_ts_config IN ACCESS EXCLUSIVE MODE";
@@ -513,7 +513,7 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
         |out| out.query(NEVER.as_bytes()),
         // Longer than is held.
         |out| out.query(format!("{NEVER} -- {}", "x".repeat(300_000)).as_bytes()),
-        // What stands behind the Flush is looked at later.
+        // The messages after the Flush are looked at later.
         |out| {
             out.parse(b"", NEVER.as_bytes(), &[]);
             out.bind_plain(b"");
@@ -536,7 +536,8 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
     query(&mut one, "SET consort.read_only_snapshots = on");
     query(&mut one, "SET default_text_search_config = 'pg_catalog.german'");
     for write in requests {
-        // The next one is a process that has not looked at any of them. It may be asked something behind the last answer.
+        // The next one is a process that has not looked at any of them. It may get a query after the last
+        // answer.
         until(|| open.door(|door| door.registry.seats().iter().all(|seat| seat.opened.get().is_none())));
         SERVERS.query(ends);
         until(|| connections("cancelled_early") == 0);
@@ -560,7 +561,7 @@ fn a_cancel_request_that_comes_while_a_connection_is_made_ready_is_for_the_state
     assert_eq!(query(&mut one, "SELECT count(*)::text FROM items WHERE name = 'never'"), ["0"]);
 }
 
-/// What a client is told of `TimeZone` before this query is answered.
+/// Reports of `TimeZone` to a client before this query is answered.
 fn told_of_timezone(raw: &mut Raw, text: &str) -> Vec<String> {
     raw.ask(|out| out.query(text.as_bytes()));
     raw.told_of("TimeZone").0
@@ -631,7 +632,7 @@ fn parse_kept(raw: &mut Raw, text: &str) {
     assert_eq!(parse_named(raw, b"kept", text), "", "{text}");
 }
 
-/// The columns of `items` are others behind each of these.
+/// The columns of `items` are others after each of these.
 const DDL: [&str; 6] = [
     "ALTER TABLE items ALTER COLUMN name TYPE varchar",
     "ALTER TABLE items ADD COLUMN more int",
@@ -641,8 +642,8 @@ const DDL: [&str; 6] = [
     "ALTER TABLE items DROP COLUMN more, ALTER COLUMN id TYPE int",
 ];
 
-/// What a statement that was parsed before somebody's DDL says behind it is what one server says. `meanwhile` happens at the
-/// connections that sessions share.
+/// A statement that was parsed before another session's DDL answers after it as on one server. `meanwhile`
+/// runs at the pooled connections.
 fn keeps_its_columns(database: &str, size: usize, text: &str, mut meanwhile: impl FnMut(&mut [Raw])) {
     let open = sharing(size);
     let (mut plain, mut kept) = (Raw::at_primary(database), Raw::ready(&open, database));
@@ -689,7 +690,8 @@ fn keeps_its_columns(database: &str, size: usize, text: &str, mut meanwhile: imp
 fn a_named_statement_keeps_its_columns_from_connection_to_connection() {
     database("kept_columns");
     for text in ["SELECT * FROM items WHERE id = $1", "UPDATE items SET id = id WHERE id = $1 RETURNING *"] {
-        // Others have another statement of that name, or the very same, parsed behind the DDL; or take the connection away.
+        // Other sessions have another statement of that name, or the very same, parsed after the DDL; or take
+        // the connection away.
         keeps_its_columns("kept_columns", 1, text, |others| parse_kept(&mut others[0], "SELECT $1::int"));
         keeps_its_columns("kept_columns", 1, text, |others| parse_kept(&mut others[0], text));
         keeps_its_columns("kept_columns", 2, text, |others| {
@@ -739,7 +741,8 @@ fn what_has_no_columns_of_its_own_is_not_refused() {
     }
 }
 
-/// Nobody tells Consort of this DDL before it is in the log, and the statement is parsed anew in that moment.
+/// Consort does not learn of this DDL before it is in the WAL, and the statement is parsed again in that
+/// moment.
 #[test]
 fn ddl_past_consort_never_gives_rows_of_other_columns() {
     database("kept_past");

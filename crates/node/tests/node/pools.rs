@@ -1,4 +1,4 @@
-//! How clients come to their connections: modes and limits, by database and by user.
+//! Pool modes and limits of clients, by database and by user.
 
 use crate::pooled::{connections, pooling, shared};
 use crate::session::{answer, query};
@@ -7,7 +7,7 @@ use config::pooling::{PoolMode, Pooling, Pools, Said};
 use std::time::Duration;
 use wire::{Asks, Complaint, Frame};
 
-/// What is said of all: they share two connections.
+/// Pool settings of all: they share two connections.
 pub(crate) fn two_shared() -> Pools {
     Pools::of_all(Pooling { mode: PoolMode::Transaction, size: 2, ..Pooling::default() })
 }
@@ -23,7 +23,7 @@ pub(crate) fn begins(client: &mut Raw) {
     query(client, "SELECT 1 FROM pg_backend_pid()");
 }
 
-/// The first error of the next answer, and whether the client is sent away behind it.
+/// The first error of the next answer, and true if the client is disconnected after it.
 fn refused(client: &mut Raw, text: &str) -> (String, String, bool) {
     client.ask(|out| out.query(text.as_bytes()));
     loop {
@@ -38,7 +38,7 @@ fn refused(client: &mut Raw, text: &str) -> (String, String, bool) {
     }
 }
 
-/// Comes in as this role, however long that takes; says what it is told if it may not.
+/// Logs in as this role, however long that takes; returns the error if it is refused.
 fn comes(open: &Open, user: &str, database: &str) -> Result<Raw, String> {
     let mut raw = Raw::connect(open);
     raw.ask(|out| out.startup(&[("user", user), ("database", database)]));
@@ -96,7 +96,7 @@ fn a_size_is_each_databases_and_each_users() {
     assert!(state == "53300" && said.contains("query_wait_timeout") && leaves, "{said}");
 }
 
-/// With a mode in which each client keeps its connection, a size has the next one wait at its log-in.
+/// With a mode in which each client is pinned to its connection, a size has the next one wait at its log-in.
 #[test]
 fn a_size_limits_clients_that_keep_their_connections() {
     database("sized_and_kept");
@@ -164,7 +164,7 @@ fn a_limit_of_a_database_holds_for_all_of_its_users() {
     first.iter_mut().for_each(begins);
     assert!(comes(&open, "second_of_all", "limited_at_all").is_err(), "both are used");
     query(&mut first[0], "COMMIT");
-    // One that nobody uses is closed for another user.
+    // An idle connection is closed for another user.
     let mut second = ready("second_of_all");
     assert_eq!(query(&mut second, "SELECT 'in' FROM pg_backend_pid()"), ["in"]);
     assert_eq!(connections("limited_at_all"), 2);
@@ -226,7 +226,7 @@ fn who_has_waited_gets_a_connection_of_the_reserve() {
     let ready = || Raw::ready(&open, "reserved");
     let (mut one, mut other, mut third) = (ready(), ready(), ready());
     begins(&mut one);
-    // It waits, and gets the second one.
+    // The client waits, and gets the second one.
     begins(&mut other);
     assert_eq!(connections("reserved"), 2);
     third.ask(|out| out.query(b"SELECT 'third' FROM pg_backend_pid()"));
@@ -241,10 +241,10 @@ const LIMITED: &str =
 /// A look at the primary takes milliseconds: longer than the limit, in all.
 const LOOKS: usize = 1000;
 
-/// A connection is brought to the settings of who gets it, which takes as long as somebody keeps the configurations of text search
-/// locked, and longer than who had it before lets anything take there. Whether it came to that: all settings are reset at a
-/// connection of which nobody knows yet what has run there. A pool of its own has a process that has not looked at any
-/// configuration.
+/// A connection is brought to its client's settings. This takes as long as another session keeps the
+/// configurations of text search locked, and longer than the previous client lets anything take there.
+/// Consort resets all settings at a connection with an unknown history. A pool of its own has a process that
+/// has not looked at any configuration.
 fn ran_into(limit: &str) -> bool {
     until(|| connections("limits_of_another") == 0);
     let open = pooling(Pools::of_all(shared(1)));

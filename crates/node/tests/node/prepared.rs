@@ -1,4 +1,4 @@
-//! Statements of SQL's PREPARE go along with clients that share connections: what such a client hears is what one server says.
+//! Statements of SQL's PREPARE go along with pooled clients: such a client gets the answers of one server.
 
 use crate::messages::{parse_named, run_named};
 use crate::pooled::{shared, sharing};
@@ -28,7 +28,7 @@ impl Three {
 
     /// One server says the same, and so it does while another client has used the connection in the meantime.
     fn says(&mut self, does: impl Fn(&mut Raw) -> (Vec<String>, String), what: &str) -> Vec<String> {
-        // The settings that a connection reports may be told again.
+        // The settings that a connection reports may be reported again.
         let heard = [&mut self.plain, &mut self.kept].map(|raw| {
             let (values, tags) = does(raw);
             (values, tags.replace('S', ""))
@@ -195,7 +195,8 @@ fn names_of_sql_and_of_the_protocol_are_the_same_names() {
 
 #[test]
 fn what_sql_prepared_goes_on_meaning_what_it_meant() {
-    // Where others change much at the same time a server forgets its plans, and has today's settings decide.
+    // After many invalidations at the same time a server forgets its plans, and has the present settings
+    // decide.
     let mut options = Scratch::options();
     options.standbys = 0;
     let servers = Scratch::with(options);
@@ -261,7 +262,7 @@ fn another_path_that_gives_a_statement_other_columns_is_said_as_by_one_server() 
     );
     let open = sharing(1);
     let mut three = Three::come(&open, "other_path");
-    // Where reads may leave, nothing but the path has anything asked.
+    // With read offload, only the path causes a query.
     until_it_leaves(&open, &mut three.kept, "SELECT name FROM items WHERE id = 8");
     let text = "UPDATE items SET id = id WHERE id = 7 RETURNING *";
     three.says(|raw| (vec![parse_named(raw, b"p", text)], String::new()), "Parse");
@@ -310,7 +311,7 @@ fn what_sql_prepared_keeps_its_columns() {
             three.query(text);
             three.in_between();
         }
-        // What the protocol has parsed is refused in SQL too.
+        // A statement of the protocol is refused in SQL too.
         three.says(|raw| (vec![parse_named(raw, b"p", "SELECT * FROM items")], String::new()), "Parse");
         query(&mut three.other, ddl);
         for text in ["EXECUTE q(7)", "EXECUTE p", "EXPLAIN EXECUTE q(7)", "CREATE TABLE made AS EXECUTE q(7)"]
@@ -343,7 +344,7 @@ fn what_sql_prepared_keeps_its_columns() {
         }
         three.query(LIST);
     }
-    // What changes and changes nothing of it is of no matter; nor are the types of parameters that were what they are.
+    // An irrelevant change does not matter; nor do the types of parameters that stay the same.
     query(&mut three.other, "ALTER TABLE others RENAME TO items");
     query(&mut three.other, "ALTER TABLE items ALTER COLUMN id TYPE int USING id::int");
     three.query("PREPARE q AS UPDATE items SET name = name WHERE id = $1 RETURNING name");
@@ -377,7 +378,7 @@ fn what_nobody_saw_prepared_keeps_its_session_where_it_is() {
         until(|| ties(&open).is_empty());
         three.query("EXECUTE q");
     }
-    // What was prepared in its sight may go out of it.
+    // A statement that was prepared in its sight may leave it.
     three.query("PREPARE q AS SELECT 'seen'");
     three.in_between();
     three.query("DO $$ BEGIN EXECUTE 'DEALLOCATE q'; END $$");

@@ -1,4 +1,4 @@
-//! Process numbers that clients are told when they log in.
+//! Process numbers that clients receive when they log in.
 
 use crate::pooled::sharing;
 use crate::session::{answer, query};
@@ -40,7 +40,7 @@ fn process_numbers_of_pooled_clients_name_no_process() {
     assert_eq!(answer(client).0, ["57014"]);
 }
 
-/// A client that keeps a connection is told the number of its backend.
+/// A client with a connection of its own receives the number of its backend.
 #[test]
 fn process_number_of_an_own_connection_is_its_backend() {
     let name = "own_process_number";

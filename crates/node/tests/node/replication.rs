@@ -7,7 +7,7 @@ use scheduler::Writers;
 use std::process::Command;
 use wire::Asks;
 
-/// What a command prints, which must succeed.
+/// Output of a command, which must succeed.
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -38,7 +38,7 @@ fn what_is_decoded_of_a_database_passes() {
 #[test]
 fn a_base_backup_passes_whole() {
     let open = Open::trusting();
-    // It goes with the servers' folder.
+    // The folder is removed with the servers' folder.
     let into = SERVERS.cluster().folder().join("passed");
     said(open.command("pg_basebackup").args(["-X", "stream", "-c", "fast", "-D"]).arg(&into));
     said(Command::new(Programs::find().unwrap().folder().join("pg_verifybackup")).arg(&into));
@@ -52,14 +52,14 @@ fn a_replication_connection_is_taken_where_it_harms_nothing() {
         raw
     };
     let open = Open::serving(Writers::ThroughConsort);
-    // It writes nothing.
+    // Physical replication writes nothing.
     let mut physical = word(&open, "true");
     physical.until_ready();
     physical.ask(|out| out.query(b"IDENTIFY_SYSTEM"));
     assert_eq!(physical.until_ready(), "TDCZ");
     physical.ask(|out| out.query(b"CREATE TABLE past_consort ()"));
     assert_eq!(physical.until_ready(), "EZ");
-    // What this one writes would not be known.
+    // Writes of this one would not be known.
     assert_eq!(word(&open, "database").last_word(), "0A000");
     let mut twice = Raw::connect(&open);
     twice.ask(|out| {

@@ -1,4 +1,5 @@
-//! Clients that are told to leave, that cancel, or that are held: while they wait, and while they are answered.
+//! Clients that are asked to leave, that cancel, or that are held: while they wait, and while they are
+//! answered.
 
 use crate::pooled::{pooling, shared, sharing};
 use crate::session::{query, until_it_leaves_behind};
@@ -12,12 +13,12 @@ use std::time::{Duration, Instant};
 use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
 
-/// So many clients wait for a connection.
+/// Waits until this many clients wait for a connection.
 fn wait(open: &Open, count: usize) {
     until(|| open.door(|door| door.registry.seats().iter().filter(|seat| seat.is_queued()).count()) == count);
 }
 
-/// What the next answer complains about.
+/// The error of the next answer.
 fn complaint(raw: &mut Raw) -> String {
     let message = raw.message().expect("the session goes on");
     assert_eq!(message[0], b'E');
@@ -133,7 +134,7 @@ fn a_statement_that_waits_for_a_connection_behind_its_begin_is_cancelled() {
     assert_eq!(by_query(&mut raw, "ROLLBACK"), "CZI");
     is_cancelled(&mut raw);
     assert_eq!(by_batch(&mut raw, "COMMIT"), "12nCZI");
-    // Whatever else it is asked, the primary says.
+    // The primary answers any other statement.
     is_cancelled(&mut raw);
     raw.ask(|out| out.query(b"SELECT 1"));
     wait(&open, 1);
@@ -159,7 +160,7 @@ fn who_waits_for_a_connection_does_not_keep_suspend_waiting() {
     assert_eq!(raw.until_ready(), "CZ");
 }
 
-/// It does not wait for a connection meanwhile, and its time runs on at RESUME.
+/// The client does not wait for a connection meanwhile, and its time runs on at RESUME.
 #[test]
 fn who_waits_for_a_connection_while_all_is_suspended_is_not_refused() {
     const WAIT: Duration = Duration::from_secs(2);
@@ -179,7 +180,7 @@ fn who_waits_for_a_connection_while_all_is_suspended_is_not_refused() {
     query(&mut busy, "COMMIT");
 }
 
-/// Nobody gets a connection while everything is suspended, also when one is free.
+/// No client gets a connection while everything is suspended, also when one is free.
 #[test]
 fn a_connection_that_becomes_free_is_nobodys_while_all_is_suspended() {
     database("suspended_and_free");
@@ -199,7 +200,8 @@ fn a_connection_that_becomes_free_is_nobodys_while_all_is_suspended() {
     assert_eq!(raw.until_ready(), "CZ");
 }
 
-/// Who goes on without a pause does not get its connection again before somebody of another role who came first.
+/// A client that goes on without a pause does not get its connection again before a client of another role
+/// that came first.
 #[test]
 fn who_came_first_is_served_first_also_of_another_role() {
     database("fair_to_all");
@@ -225,7 +227,8 @@ fn who_came_first_is_served_first_also_of_another_role() {
     assert_eq!(first[0][0].as_deref(), Some("other"));
 }
 
-/// What is idle of another role would make room in the database; but the user has its connection elsewhere.
+/// An idle connection of another role would make room in the database; but the user has its connection
+/// elsewhere.
 #[test]
 fn nothing_is_closed_for_who_may_have_no_connection() {
     for name in ["closed_in_vain", "used_elsewhere"] {

@@ -34,8 +34,8 @@ pub(crate) fn until_it_leaves(open: &Open, raw: &mut Raw, text: &str) -> Vec<Str
     until_it_leaves_behind(open, raw, &[], text)
 }
 
-/// Begins blocks with these statements, which answer nothing, until a standby has answered the query behind them. That
-/// block stays open.
+/// Begins blocks with these statements, which answer nothing, until a standby has answered the query after
+/// them. The last block stays open.
 pub(crate) fn until_it_leaves_behind(open: &Open, raw: &mut Raw, begin: &[&str], text: &str) -> Vec<String> {
     let limit = Instant::now() + LIMIT;
     while Instant::now() < limit {
@@ -93,7 +93,7 @@ fn tables_that_explain_makes_are_like_others() {
     query(&mut raw, &format!("{made} \"T $$ \"\"x\""));
     assert_eq!(query(&mut raw, "UPDATE \"T $$ \"\"x\" SET n = 2"), none);
 
-    // In a block, in one that has failed, behind a savepoint.
+    // In a block, in one that has failed, after a savepoint.
     query(&mut raw, "BEGIN");
     query(&mut raw, &format!("{made} public.in_block"));
     assert_eq!(query(&mut raw, "UPDATE in_block SET n = 2"), none);
@@ -121,12 +121,13 @@ fn tables_that_explain_makes_are_like_others() {
     assert_eq!(answer(&mut raw).1, "12CZ");
     query(&mut raw, &format!("SELECT 1; {made} several; SELECT 2"));
     assert_eq!(query(&mut raw, "UPDATE several SET n = 2"), none);
-    // What they hold leaves as from any other table.
+    // Reads of their rows are offloaded as from any other table.
     assert_eq!(until_it_leaves(&open, &mut raw, "SELECT n FROM piped"), ["2"]);
     assert_eq!(open.cluster(|cluster| cluster.scheduler().writers()), Writers::ThroughConsort);
 }
 
-/// The names of a read may stand for something else in this session or block, which writes: that must be in doubt too.
+/// The names of a read may stand for another object in this session or block, which writes: its in-flight
+/// write set must cover that too.
 #[test]
 fn a_read_of_a_name_that_hides_a_table_may_write() {
     let servers = Scratch::start(1);
@@ -169,7 +170,8 @@ fn a_read_of_a_name_that_hides_a_table_may_write() {
     }
 }
 
-/// With writers through Consort a doubt about the wrong table is a commit that comes past Consort: it switches the mode.
+/// With writers through Consort an in-flight write set of the wrong table makes the commit look like a
+/// bypass: it switches the mode.
 #[test]
 fn what_is_written_is_in_doubt_also_if_a_session_is_not_what_it_seems() {
     let servers = Scratch::start(1);
@@ -226,7 +228,7 @@ fn run_kept(raw: &mut Raw) -> Vec<String> {
     answer(raw).0
 }
 
-/// What a batch understood before it changes what names mean may write something else.
+/// A batch that was analysed before it changes the meaning of names may write another object.
 #[test]
 fn a_batch_that_changes_names_is_in_doubt_as_everything_behind_that() {
     let servers = Scratch::start(1);
@@ -383,7 +385,7 @@ fn a_seeded_sequence_stays_whole() {
     database("seeded_session");
     let open = Open::serving(Writers::Anywhere);
     let draw = "SELECT random(), id FROM items WHERE id = 1";
-    // A session that has run what nobody understood may have set a seed: one that begins now has not.
+    // A session that has run an unknown statement may have set a seed: a session that begins now has not.
     let mut raw = Raw::ready(&open, "seeded_session");
     until(|| {
         let before = open.reads_at_standbys();
@@ -427,7 +429,7 @@ fn what_a_known_function_does_to_the_session_is_noticed() {
     }
 }
 
-/// What an unnamed statement gives, parsed and executed at once.
+/// The result of an unnamed statement, parsed and executed at once.
 fn extended(raw: &mut Raw, text: &str) -> Vec<String> {
     raw.ask(|out| {
         out.parse(b"", text.as_bytes(), &[]);
@@ -438,7 +440,7 @@ fn extended(raw: &mut Raw, text: &str) -> Vec<String> {
     answer(raw).0
 }
 
-/// The client reads the rows by the columns that it was told of when it had the statement parsed.
+/// The client reads the rows by the columns that it received when it had the statement parsed.
 #[test]
 fn a_named_statement_never_gives_rows_of_another_type() {
     database("typed_session");
@@ -447,7 +449,7 @@ fn a_named_statement_never_gives_rows_of_another_type() {
     let open = Open::serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "typed_session");
     let text = "SELECT * FROM items WHERE id = 7";
-    // It is known under both.
+    // The statement is known under both.
     query(&mut raw, "SET search_path = other");
     assert_eq!(until_it_leaves(&open, &mut raw, text), ["7", "item 7", "7"]);
     query(&mut raw, "SET search_path = public");
@@ -501,8 +503,9 @@ fn statements_mean_what_they_meant_when_they_were_parsed() {
             assert_eq!(run_kept(raw), [utc]);
         }
     }
-    // What was made a constant stays one, whatever is set afterwards; and what is parsed then has another. A server that has too
-    // much to tell its processes has them analyse all anew: then it is parsed once more.
+    // A value that was folded to a constant stays one under all later settings; later parses have another. A
+    // server whose invalidation queue overflows has its processes analyse all statements again: then it is
+    // parsed once more.
     let [tokyo, _] = &mut sessions;
     let mut again = false;
     until(|| {
@@ -551,7 +554,7 @@ fn settings_of_our_own_are_answered_here() {
     assert_eq!(query(&mut weak, "SHOW consort.consistency"), ["weak"]);
 }
 
-/// What would reach a server and be heeded by nobody is refused, and fails a block as any error does.
+/// A setting of Consort that a server would ignore is refused, and fails a block as any error does.
 #[test]
 fn settings_of_our_own_are_not_left_at_a_server() {
     database("misplaced_settings");
@@ -721,10 +724,10 @@ fn what_goes_with_a_temporary_object_is_read_at_the_primary() {
     }
 }
 
-/// Whoever waits for what a statement touches does not ask again and again what PostgreSQL has no answer to.
+/// A wait for a statement's footprint does not repeat a query that PostgreSQL cannot answer.
 #[test]
 fn what_postgresql_does_not_analyse_is_asked_about_once() {
-    // What other tests change would have some asked anew.
+    // Changes of other tests would cause some queries again.
     let servers = apart();
     database_at(&servers, "asked_once");
     let open = Open::before(&servers, Writers::Anywhere, |_| {});

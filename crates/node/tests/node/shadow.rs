@@ -44,7 +44,7 @@ impl ReportFile {
         move |setup| {
             setup.shadow = Some(Rc::new(Report::new(&path).unwrap()));
             setup.held_answer_bytes = usize::MAX;
-            setup.proof_limit = Duration::from_millis(300);
+            setup.proof_timeout = Duration::from_millis(300);
             setup.harmless = vec!["public.declared".to_owned(), "citext".to_owned()];
         }
     }
@@ -104,7 +104,8 @@ fn a_stale_answer_is_reported() {
     assert_eq!(report.lines("different"), [expected]);
 }
 
-/// What runs at the primary for comparison is the session's own statement, whatever the connection has under its name.
+/// The primary's comparison runs the session's own statement, even if the connection has another under its
+/// name.
 #[test]
 fn named_statements_are_those_of_their_session() {
     let servers = Scratch::start(1);
@@ -133,11 +134,11 @@ fn named_statements_are_those_of_their_session() {
 /// A statement of the corpus.
 #[derive(Clone, Debug)]
 enum Line {
-    /// It may leave.
+    /// May be offloaded.
     Reads(String),
-    /// It changes something.
+    /// Changes data or state.
     Writes(String),
-    /// It prepares the session for what follows.
+    /// Prepares the session for the next statements.
     Sets(String),
 }
 
@@ -207,7 +208,7 @@ fn prepare(raw: &mut Raw, name: &[u8], text: &str) -> Option<Vec<u32>> {
     }
 }
 
-/// What stands behind the statement's name in a Bind: a value of each type, in text.
+/// The bytes after the statement's name in a Bind: a value of each type, in text.
 fn values(types: &[u32]) -> Vec<u8> {
     let count = u16::try_from(types.len()).unwrap().to_be_bytes();
     let mut bytes = vec![0, 0];

@@ -1,6 +1,6 @@
-//! What named statements mean while what their names stand for changes between their executions: PostgreSQL looks names up again
-//! only when something tells it to, and says so by its answers. Each history runs at one server and through Consort, in two databases
-//! that are alike, and both hear the same.
+//! Meaning of named statements while the objects of their names change between executions: PostgreSQL looks
+//! names up again only after certain events, and its answers show it. Each history runs at one server and
+//! through Consort, in two databases that are alike, and both answer the same.
 
 use crate::messages::{parse_named, run_named};
 use crate::pooled::sharing;
@@ -16,14 +16,14 @@ const STEPS: usize = 40;
 /// A read is tried so often to leave the primary.
 const TRIES: usize = 4;
 
-/// What either database begins with.
+/// Initial objects of either database.
 const MAKES: &str = "CREATE SCHEMA a; CREATE TABLE public.t AS SELECT 'public'::text AS v; \
     CREATE FUNCTION public.f() RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT 'public f'::text$$";
 
 /// The statements, by their names.
 const NAMED: [(&str, &str); 2] = [("reads", "SELECT v FROM t"), ("calls", "SELECT v || f() FROM t")];
 
-/// What a step may do besides executing a statement.
+/// Steps besides executing a statement.
 const TURNS: &[&str] = &[
     "CREATE TEMP TABLE t AS SELECT 'temporary'::text AS v",
     "CREATE TEMP VIEW t AS SELECT 'temporary view'::text AS v",
@@ -63,7 +63,7 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    /// Makes the databases anew.
+    /// Creates the databases again.
     fn come(open: &Open, name: &str) -> Pair {
         let (plain, ours) = (format!("{name}_plain"), format!("{name}_ours"));
         for database in [&plain, &ours] {
@@ -79,7 +79,7 @@ impl Pair {
         pair
     }
 
-    /// Both hear the same.
+    /// Both get the same answers.
     fn both(&mut self, step: &str, does: impl Fn(&mut Raw) -> Vec<String>) -> Vec<String> {
         let expected = does(&mut self.plain);
         self.story.push(format!("{step} -- {expected:?}"));

@@ -1,5 +1,5 @@
-//! How connections that clients share begin and end: what a role or a database sets, what is prepared there again, and what is left of
-//! them when the door is gone.
+//! Begin and end of pooled connections: settings of a role or a database, statements that are prepared there
+//! again, and the state that is left when the frontend is gone.
 
 use crate::pooled::{connections, pooling, shared, sharing};
 use crate::pools::begins;
@@ -25,7 +25,8 @@ fn a_door_that_is_gone_has_left_no_connection() {
     until(|| SERVERS.query(all).is_empty() && at_standby() == 0);
 }
 
-/// As at one server: what its database sets is what a client has that has logged in since; who was there keeps what he had.
+/// As at one server: a database's settings hold for clients that log in afterwards; earlier clients keep
+/// theirs.
 #[test]
 fn what_a_database_sets_holds_for_who_logs_in_from_then_on_whatever_connection_he_gets() {
     const TENANT: &str = "UPDATE items SET name = name WHERE id = 1 RETURNING coalesce(nullif(current_setting('app.tenant', true), ''), '-'), \
@@ -65,7 +66,8 @@ fn what_a_database_sets_holds_for_who_logs_in_from_then_on_whatever_connection_h
     }
 }
 
-/// It is prepared again at another connection under the settings of then, and those of now are set again behind it.
+/// The statement is prepared again at another connection under its old settings, and the present ones are set
+/// again after it.
 #[test]
 fn what_was_prepared_under_other_settings_tells_its_client_nothing_of_them() {
     database("prepared_before");
@@ -87,7 +89,7 @@ fn what_was_prepared_under_other_settings_tells_its_client_nothing_of_them() {
     assert_eq!(query(&mut one, "SHOW application_name"), ["by now"]);
 }
 
-/// Whatever its kind: what DISCARD TEMP would drop.
+/// Any temporary object of the kinds that DISCARD TEMP would drop.
 #[test]
 fn who_makes_anything_temporary_keeps_the_connection_as_long_as_it_is_there() {
     database("temporary_kinds");
@@ -101,7 +103,7 @@ fn who_makes_anything_temporary_keeps_the_connection_as_long_as_it_is_there() {
             let frame = Frame::new(&message).unwrap();
             match frame.tag() {
                 b'C' => return true,
-                // Behind DDL its log-in is what waits.
+                // After DDL its log-in waits.
                 b'E' => {
                     assert_eq!(Complaint::read(&frame).sqlstate(), b"53300");
                     return false;

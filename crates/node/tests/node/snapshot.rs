@@ -1,5 +1,5 @@
-//! Transactions declared REPEATABLE READ READ ONLY that run at a standby as a whole: the client sees one server, and is
-//! told what that one cannot do.
+//! Transactions declared REPEATABLE READ READ ONLY that run at a standby as a whole: the client sees one
+//! server, and gets an error for statements that a standby cannot execute.
 
 use crate::session::{answer, query, until_it_leaves, until_it_leaves_behind};
 use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
@@ -145,7 +145,10 @@ fn what_the_standby_may_not_answer_is_named() {
         &format!("SET consort.read_only_snapshots = on;\n{BEGIN};\n{NAME};\nSELECT now();\nROLLBACK;\n"),
     );
     if text.contains("0A000") {
-        assert!(text.contains("needs the primary: its result depends on the time"), "{text}");
+        assert!(
+            text.contains("cannot execute on a replica: the statement depends on the current time"),
+            "{text}"
+        );
         assert!(text.contains("HINT:  Make it the first statement"), "{text}");
     }
 }
@@ -192,7 +195,7 @@ fn the_end_may_begin_another_one() {
     }
 }
 
-/// What a statement says when it is done.
+/// The command tag of a statement.
 fn tag_of(raw: &mut Raw, text: &str) -> String {
     raw.ask(|out| out.query(text.as_bytes()));
     let mut tag = String::new();
@@ -300,7 +303,8 @@ fn prepared_statements_are_there_and_batches_fall_apart() {
     database_at(&servers, "prepared_snapshot");
     let open = Open::before(&servers, Writers::Anywhere, |_| {});
     let mut raw = wanting(&open, "prepared_snapshot");
-    // What is prepared before its database has ever been followed is the primary's alone once the catalog has changed.
+    // A statement that was prepared before its database was ever followed runs at the primary only, once the
+    // catalog has changed.
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], "SELECT name FROM items WHERE id = 7");
     query(&mut raw, "COMMIT");
     let text = b"SELECT name FROM items WHERE id = $1";
@@ -330,7 +334,7 @@ fn prepared_statements_are_there_and_batches_fall_apart() {
     let both = vec!["item 7".to_owned(), "7".to_owned()];
     assert_eq!(answer(&mut raw), (both, "31tT2DC12DCZ".to_owned()));
     assert_eq!(open.reads_at_standbys(), before + 5);
-    // Nothing behind an error is done; the next batch is another one.
+    // Nothing after an error is done; the next batch is another one.
     raw.ask(|out| {
         seventh(out, b"named");
         seventh(out, b"other");
@@ -381,7 +385,7 @@ fn a_driver_that_sends_begin_with_its_first_statement() {
         }
         assert!(Instant::now() < limit, "it never left");
     }
-    // The BEGIN fails: nothing behind it is done.
+    // The BEGIN fails: nothing after it is done.
     raw.ask(|out| {
         out.parse(b"", b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[0, 0, 0, 23]);
         out.bind_plain(b"missing");
@@ -465,7 +469,7 @@ fn a_statement_that_was_prepared_under_other_settings_keeps_later_transactions_a
         assert_eq!(raw.status_after("COMMIT"), 'I');
         assert_eq!(open.reads_at_standbys(), before);
     }
-    // Prepared anew, it may run anywhere.
+    // After a second Parse it may run anywhere.
     parse(&mut raw);
     until_it_leaves_behind(&open, &mut raw, &[BEGIN], NAME);
     assert_eq!(kept(&mut raw), ["item 7"]);
@@ -489,7 +493,7 @@ fn a_pipeline_in_a_snapshot_is_refused_and_the_session_goes_on() {
         });
         answer(&mut raw)
     };
-    // What is only parsed executes nothing.
+    // A statement that is only parsed executes nothing.
     assert_eq!(flushed(|_| {}, NAME), (vec!["item 7".to_owned()], "12DCZ".to_owned()));
     let refused = flushed(|out| out.describe(Target::Portal, b""), NAME);
     assert_eq!(refused, (vec!["0A000".to_owned()], "EZ".to_owned()));
@@ -546,8 +550,8 @@ fn a_revoke_is_heeded_at_once() {
     }
 }
 
-/// The primary's process tells of a reload amid it: what the standby reads goes on as it began, and who has its connection
-/// next reads under the settings that he has.
+/// The primary's process reports a reload amid it. The read at the standby goes on as it began, and the
+/// connection's next session reads under its own settings.
 #[test]
 fn a_reload_amid_a_snapshot_changes_nothing_at_the_standby() {
     const AT: &str = "SELECT at FROM formed WHERE id = 1";
@@ -603,7 +607,7 @@ fn a_cancel_request_passes_over_the_next_statement() {
     let (mut raw, key) = Raw::ready_with_key(&open, "passed_over_snapshot");
     query(&mut raw, "SET consort.read_only_snapshots = on");
     let long = "SELECT count(*) FROM items a, items b, items c, items d, items e WHERE a.id + b.id + c.id + d.id + e.id < 7";
-    // It takes longer than a cancel request waits before it is sent again.
+    // The query takes longer than a cancel request waits before it is sent again.
     let next = "SELECT count(*) FROM items a, items b, items c, items f WHERE a.id + b.id + c.id + f.id < 0 AND f.id < 5";
     let busy = "SELECT 1 FROM pg_stat_activity WHERE datname = 'passed_over_snapshot' AND state = 'active' AND query LIKE '%items e%'";
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! What the tests stand on: one primary with one standby for all of them, a door on a thread of its own, and clients
-//! that speak raw bytes.
+//! Common ground of the tests: one primary with one standby for all of them, a frontend on a thread of its
+//! own, and clients that speak raw bytes.
 
 use backend::service::Service;
 use cluster::{Cluster, Setup, StandbySetup};
@@ -46,7 +46,7 @@ pub(crate) fn apart() -> Scratch {
     Scratch::with(options)
 }
 
-/// Where a server of the tests listens.
+/// The address of a server of the tests.
 pub(crate) fn place(node: &Node) -> Place {
     Place::Unix(node.socket_folder().join(format!(".s.PGSQL.{}", node.port())))
 }
@@ -63,7 +63,7 @@ pub(crate) fn database_at(servers: &Scratch, name: &str) {
     servers.query_in(name, "INSERT INTO items SELECT n, 'item ' || n FROM generate_series(1, 100) n");
 }
 
-/// Runs a future on a runtime like the one that the door has.
+/// Runs a future on a runtime like the frontend's.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
@@ -71,7 +71,7 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     })
 }
 
-/// What takes longer will not come: machines that are shared stand still for most of a minute now and then.
+/// Time limit of all waits: shared machines stand still for most of a minute now and then.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until something is so, no longer than [`LIMIT`].
@@ -79,7 +79,7 @@ pub(crate) fn until(is_so: impl FnMut() -> bool) {
     assert!(wait_until(LIMIT, is_so), "it did not become so within {LIMIT:?}");
 }
 
-/// What a cluster starts with, made on its own thread.
+/// Makes a cluster's setup, on the cluster's own thread.
 type MakeSetup = Box<dyn FnOnce() -> Setup + Send>;
 
 /// A cluster of these servers.
@@ -110,9 +110,9 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         writers,
         lease: None,
         design: design::CONSORT,
-        proof_limit: Duration::from_millis(20),
-        wait_limit: Duration::from_secs(60),
-        acknowledged_by: 0,
+        proof_timeout: Duration::from_millis(20),
+        replica_wait_timeout: Duration::from_secs(60),
+        commit_replica_quorum: 0,
         attach: true,
         follows: vec!["*".to_owned()],
         analysis_bytes: 1 << 20,
@@ -127,15 +127,15 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         apply_connections: 2,
         statement_rows: 1,
         footprint_grain: history::Grain::Row,
-        reads_in_blocks: true,
+        offload_in_transactions: true,
         shadow: None,
     }
 }
 
-/// Asked on the door's thread.
+/// A query that runs on the frontend's thread.
 type Question = Box<dyn FnOnce(&Rc<Door>, &Cluster) + Send>;
 
-/// A door on a thread of its own; closed when dropped.
+/// A frontend on a thread of its own; closed when dropped.
 pub(crate) struct Open {
     pub(crate) address: SocketAddr,
     questions: UnboundedSender<Question>,
@@ -144,17 +144,17 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// A door to the primary that lets local clients in.
+    /// A frontend to the primary that lets local clients in.
     pub(crate) fn trusting() -> Open {
         Open::serving(Writers::Anywhere)
     }
 
-    /// A door behind which reads may leave the primary, with writers as said.
+    /// A frontend with read offload, with these writers.
     pub(crate) fn serving(writers: Writers) -> Open {
         Open::start(|_| {}, &[], setup(&SERVERS, writers, |_| {}))
     }
 
-    /// A door to other servers, behind which reads may leave the primary; `set` changes what the cluster starts with.
+    /// A frontend to other servers, with read offload; `set` changes the cluster's initial setup.
     pub(crate) fn before(
         servers: &Scratch,
         writers: Writers,
@@ -163,7 +163,7 @@ impl Open {
         Open::start(|_| {}, &[], setup(servers, writers, set))
     }
 
-    /// A door as `set` says, with these secrets.
+    /// A frontend with the options of `set`, and with these secrets.
     pub(crate) fn with(set: impl FnOnce(&mut Options) + Send + 'static, secrets: &[(&str, &str)]) -> Open {
         Open::start(set, secrets, setup(&SERVERS, Writers::Anywhere, |_| {}))
     }
@@ -207,7 +207,7 @@ impl Open {
         Open { address, questions, close: Some(close), thread: Some(thread) }
     }
 
-    /// Asks the cluster behind the door.
+    /// Runs a closure on the frontend's cluster.
     pub(crate) fn cluster<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Cluster) -> T + Send + 'static,
@@ -215,7 +215,7 @@ impl Open {
         self.asks(move |_, cluster, say| say.send(question(cluster)).unwrap())
     }
 
-    /// Asks the door.
+    /// Runs a closure on the frontend.
     pub(crate) fn door<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Rc<Door>) -> T + Send + 'static,
@@ -240,7 +240,7 @@ impl Open {
         hear.recv().unwrap()
     }
 
-    /// What keeps reads at the primary, for whoever reads why a test failed.
+    /// Reasons why reads ran at the primary, to explain a failed test.
     pub(crate) fn why_at_primary(&self) -> String {
         self.cluster(|cluster| {
             let reasons = cluster.metrics().statements_at_primary.get();
@@ -257,12 +257,12 @@ impl Open {
         })
     }
 
-    /// How many reads standbys have answered.
+    /// Number of reads that standbys have answered.
     pub(crate) fn reads_at_standbys(&self) -> u64 {
         self.cluster(|cluster| cluster.metrics().reads_at_standbys.get().values().sum())
     }
 
-    /// A client's command (psql, pgbench, ..) that connects through this door.
+    /// A client's command (psql, pgbench, ..) that connects through this frontend.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("PGHOST", "127.0.0.1").env("PGPORT", self.address.port().to_string());
@@ -270,7 +270,7 @@ impl Open {
         command
     }
 
-    /// What psql prints for this script.
+    /// The output of psql for this script.
     pub(crate) fn psql(&self, database: &str, script: &str) -> String {
         let mut command = self.command("psql");
         command.args(["-XAtq", "-v", "VERBOSITY=verbose", "-d", database]);
@@ -307,7 +307,7 @@ impl Raw {
         Raw { stream }
     }
 
-    /// What it is told of this setting up to ReadyForQuery, and all values of all rows.
+    /// Reports of this setting up to ReadyForQuery, and all values of all rows.
     pub(crate) fn told_of(&mut self, setting: &str) -> (Vec<String>, Vec<String>) {
         let (mut told, mut values) = (Vec::new(), Vec::new());
         loop {
@@ -399,7 +399,7 @@ impl Raw {
         self.send(&bytes);
     }
 
-    /// The next message; `None` when the door has closed, in the middle of one too.
+    /// The next message; `None` when the frontend has closed, in the middle of one too.
     pub(crate) fn message(&mut self) -> Option<Vec<u8>> {
         let mut message = vec![0; HEADER_BYTES];
         if let Err(error) = self.stream.read_exact(&mut message) {
@@ -424,7 +424,7 @@ impl Raw {
         }
     }
 
-    /// How the session stands behind this query, as ReadyForQuery says.
+    /// The transaction status after this query, as ReadyForQuery says.
     pub(crate) fn status_after(&mut self, text: &str) -> char {
         self.ask(|out| out.query(text.as_bytes()));
         loop {
@@ -435,12 +435,12 @@ impl Raw {
         }
     }
 
-    /// The SQLSTATE of the error that comes next, and what stands behind it: nothing.
+    /// The SQLSTATE of the next error, which must be the last message.
     pub(crate) fn last_word(&mut self) -> String {
         self.last_word_if_in_time().expect("a last word")
     }
 
-    /// The same; `None` for one who reads so late that the door has closed before.
+    /// The same; `None` for a client that reads so late that the frontend has closed before.
     pub(crate) fn last_word_if_in_time(&mut self) -> Option<String> {
         loop {
             let message = self.message()?;

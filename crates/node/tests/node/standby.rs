@@ -78,7 +78,7 @@ async fn delivered(answer: Answer) -> (Result<Box<Standby>, CutOff>, Vec<u8>) {
     });
     let ended =
         answer.deliver(&mut client, &mut None, |_, _| Poll::Pending).await.map(|(standby, _)| standby);
-    // What came before it broke off leaves with the word that it did.
+    // The messages before the break are sent with an error at their end.
     client.send().await.unwrap();
     drop(client);
     (ended, reading.await.unwrap())
@@ -219,7 +219,7 @@ fn a_result_that_breaks_off_is_not_ended_as_if_it_were_whole() {
         standby.ask(&Work::Simple(text.as_bytes()), Form::Plain, None);
         let answer = standby.answer(1000).await.unwrap();
         assert!(!answer.is_whole());
-        // The error, and that the server is ready behind it, come together.
+        // The error, and the ReadyForQuery after it, come together.
         let idle = format!("SELECT FROM pg_stat_activity WHERE pid = {pid} AND state = 'idle'");
         while SERVERS.primary().query("postgres", &idle).unwrap().is_empty() {
             tokio::task::yield_now().await;
@@ -264,7 +264,7 @@ fn a_server_of_another_kind_answers_nothing() {
     run(async {
         SERVERS.catch_up(LIMIT);
         for (kind, node, wanted) in [
-            (Kind::Standby, SERVERS.primary(), "no standby"),
+            (Kind::Standby, SERVERS.primary(), "not a standby"),
             (Kind::Fed, SERVERS.standby(0), "is a standby"),
         ] {
             match opened(kind, node, "other_kind").await {
@@ -291,10 +291,10 @@ fn what_reads_at_a_fed_replica_cannot_write_there() {
         let (mut standby, bytes, _) =
             simple(standby, "SELECT count(*) FROM generate_series(1, 9)", Form::Plain).await;
         assert_eq!(tags(&bytes), "TDCZ");
-        // How the primary describes a column of a table is not known here.
+        // The primary's description of a table's column is not known here.
         standby.ask(&Work::Simple(b"SELECT name FROM items WHERE id < 3"), Form::Plain, None);
         let Err(Failed::Refused(back, why)) = standby.answer(HELD_BYTES).await else { panic!("refused") };
-        assert!(why.contains("otherwise"), "{why}");
+        assert!(why.contains("differently"), "{why}");
         let (mut standby, bytes, _) = simple(back, "SELECT 1", Form::Plain).await;
         assert_eq!(tags(&bytes), "TDCZ");
         standby.ask_snapshot(None);

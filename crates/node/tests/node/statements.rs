@@ -27,7 +27,7 @@ fn servers(sql: &str) -> Scratch {
     servers
 }
 
-/// A door in front of servers with a replica that is fed, and a session.
+/// A frontend for servers with a logical replica, and a session.
 fn stage(servers: &Scratch, set: impl FnOnce(&mut Setup) + Send + 'static) -> (Open, Raw) {
     let open = Open::before(servers, Writers::Anywhere, |setup| {
         travel(setup);
@@ -35,7 +35,7 @@ fn stage(servers: &Scratch, set: impl FnOnce(&mut Setup) + Send + 'static) -> (O
     });
     let mut raw = Raw::ready(&open, "postgres");
     query(&mut raw, "SELECT 1");
-    // Nobody must look into a database that is to be replaced by a copy.
+    // No session may look into a database that is to be replaced by a copy.
     let is_fed = |cluster: &Cluster| {
         let id = cluster.database("postgres").id();
         let is_fed = |id| cluster.scheduler().standbys().any(|replica| replica.shows.contains_key(&id));
@@ -54,7 +54,7 @@ fn shown(servers: &Scratch) {
     until(|| servers.replica(0).query("postgres", &there).is_ok_and(|rows| !rows.is_empty()));
 }
 
-/// What travelled how: commits as statements, and what was not told of, by why.
+/// Counts of replication: commits as statements, and unreported ones, by reason.
 fn travelled(open: &Open) -> (u64, BTreeMap<&'static str, u64>, BTreeMap<&'static str, u64>) {
     open.cluster(|cluster| {
         let metrics = cluster.metrics();
@@ -99,7 +99,7 @@ fn are_equal(servers: &Scratch) -> Result<(), String> {
 const SCHEMA: &str = "CREATE TABLE t (id int PRIMARY KEY, other int REFERENCES t DEFERRABLE INITIALLY DEFERRED); \
     CREATE TABLE many (id int PRIMARY KEY, v int NOT NULL); INSERT INTO many SELECT n, n FROM generate_series(1, 100) n";
 
-/// Beside each statement what a server tells by itself, for a Query and for a batch.
+/// Each statement with the server's messages for it, for a Query and for a batch.
 const FORMS: &[(&str, &str, &str)] = &[
     ("INSERT INTO t VALUES (1)", "CZI", "12nE23505ZI"),
     ("INSERT INTO t VALUES (1)", "E23505ZI", "12nE23505ZI"),
@@ -135,7 +135,7 @@ fn a_statement_that_is_told_of_is_answered_as_it_would_be_without() {
         assert_eq!(by_query(&mut raw, "COMMIT"), "CZI");
     }
     assert_eq!(are_equal(&servers), Ok(()));
-    // Who hears of a commit before its session hears of its number gets rows: now and then, on a busy machine.
+    // A session that learns of a commit before its own number gets rows: now and then, on a busy machine.
     let (statements, rows, _) = travelled(&open);
     assert!((4..=8).contains(&statements), "{statements}, {rows:?}");
 }
@@ -173,7 +173,7 @@ fn a_statement_travels_as_rows_if_what_it_read_was_committed_since_it_began() {
     until(|| {
         assert_eq!(committed_in_between(&open, &servers, &mut raw), Ok(()));
         let (statements, rows, _) = travelled(&open);
-        // B is told of, and so is A.
+        // B is reported, and so is A.
         statements > 0 && count(&rows, "overlapped") > 0
     });
     // The same without anything between travels.
@@ -200,7 +200,7 @@ fn what_runs_under_an_imported_snapshot_travels_as_rows() {
         assert_eq!(by_query(&mut exporter, begin), "CZT");
         let snapshot = query(&mut exporter, "SELECT pg_export_snapshot()").remove(0);
         assert_eq!(by_query(&mut other, SETS), "CZI");
-        // It has its version before the next block begins.
+        // The commit has its version before the next block begins.
         shown(&servers);
         assert_eq!(by_query(&mut raw, begin), "CZT");
         let told = import(&mut raw, &format!("SET TRANSACTION SNAPSHOT '{snapshot}'"));
@@ -286,7 +286,7 @@ const KINDS: &str = "CREATE TABLE many (id int PRIMARY KEY, v double precision, 
     CREATE TABLE part2 PARTITION OF parts FOR VALUES FROM (50) TO (100); INSERT INTO parts SELECT n, n FROM generate_series(1, 99) n; \
     CREATE FUNCTION own(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 + 1'";
 
-/// What may be another thing when it is executed again, and why.
+/// Statements that may give another result when they are executed again, and the reason.
 const NOT_AGAIN: &[(&str, &str)] = &[
     ("UPDATE many SET at = now()", "clock"),
     ("UPDATE many SET at = 'today'", "clock"),
@@ -316,7 +316,7 @@ fn what_may_do_something_else_when_it_is_executed_again_travels_as_rows() {
     let (open, mut raw) = stage(&servers, |_| {});
     for (text, why) in NOT_AGAIN {
         understood(&open, &mut raw, text);
-        // What may have changed the session has it probed.
+        // A statement that may have changed the session has it probed.
         query(&mut raw, "SELECT 1");
         let before = count(&travelled(&open).2, why);
         let told = by_query(&mut raw, text);
@@ -355,7 +355,7 @@ fn blocks_and_parameters_and_settings_travel() {
         travelled(&open).0 > 0
     });
     let before = travelled(&open).0;
-    // What a savepoint may take back is not told of, nor what is not understood.
+    // Statements that a savepoint may take back are not reported, nor are unknown ones.
     for text in [
         "BEGIN",
         double,
@@ -372,7 +372,7 @@ fn blocks_and_parameters_and_settings_travel() {
     }
     assert_eq!(are_equal(&servers), Ok(()));
     assert_eq!(travelled(&open).0, before, "{:?}", travelled(&open));
-    // Another role's schema, and his way to write dates.
+    // Another role's schema, and its date style.
     let mut worker = Raw::ready_as(&open, "worker", "postgres");
     by_query(&mut worker, "SET datestyle = 'SQL, DMY'");
     let dated = "UPDATE many SET d = '03/04/2026' WHERE id > $1";
@@ -400,8 +400,8 @@ fn blocks_and_parameters_and_settings_travel() {
     assert!(steps.undone == 0 && steps.reruns > travelled(&open).0, "three of one transaction: {steps:?}");
 }
 
-/// A process heeds a reload before that is found: what it runs was understood under other settings, and is not executed again
-/// under those.
+/// A process applies a reload before Consort finds it: its statements were parsed under other settings, and
+/// are not executed again under those.
 #[test]
 fn what_runs_behind_a_reload_that_is_not_found_yet_travels_as_rows() {
     let servers = servers(

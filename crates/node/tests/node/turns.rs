@@ -17,16 +17,17 @@ fn turns(setup: &mut Setup) {
     setup.design = *design::ALL.iter().find(takes_turns).unwrap();
 }
 
-/// A door in front of servers with a replica, and a session whose database is followed.
+/// A frontend for servers with a replica, and a session whose database is followed.
 fn stage(servers: &Scratch) -> (Open, Raw) {
     stage_of(servers, turns)
 }
 
-/// The same where its clients share one connection, and hear of a commit when the replica shows it.
+/// The same under transaction pooling with one connection, with commits that are answered when the replica
+/// shows them.
 pub(crate) fn shared_stage(servers: &Scratch) -> (Open, Raw) {
     stage_of(servers, |setup| {
         turns(setup);
-        setup.acknowledged_by = 1;
+        setup.commit_replica_quorum = 1;
         setup.pools = Pools::of_all(shared(1));
     })
 }
@@ -45,7 +46,7 @@ fn stage_of(servers: &Scratch, set: fn(&mut Setup)) -> (Open, Raw) {
     (open, raw)
 }
 
-/// What comes up to ReadyForQuery: the tags, with the SQLSTATE of an error and the status at the end.
+/// The messages up to ReadyForQuery: the tags, with the SQLSTATE of an error and the status at the end.
 pub(crate) fn told(raw: &mut Raw) -> String {
     let mut told = String::new();
     loop {
@@ -87,7 +88,7 @@ const SCHEMA: &str = "CREATE TABLE t (id int PRIMARY KEY, other int REFERENCES t
     CREATE CONSTRAINT TRIGGER says AFTER INSERT ON loud DEFERRABLE INITIALLY DEFERRED \
       FOR EACH ROW EXECUTE FUNCTION says()";
 
-/// Beside each statement what a server tells by itself, for a Query and for a batch.
+/// Each statement with the server's messages for it, for a Query and for a batch.
 const FORMS: &[(&str, &str, &str)] = &[
     ("INSERT INTO t VALUES (1)", "CZI", "12nE23505ZI"),
     ("INSERT INTO t VALUES (1)", "E23505ZI", "12nE23505ZI"),

@@ -20,21 +20,21 @@ use testkit::Scratch;
 use wire::tag::{back, front};
 use wire::{Asks, Frame};
 
-/// How a client vanishes.
+/// Ways in which a client vanishes.
 #[derive(Clone, Copy, Debug)]
 enum Gone {
-    /// It closes its connection.
+    /// The client closes its connection.
     Closed,
-    /// It breaks its connection off.
+    /// The client resets its connection.
     Reset,
-    /// Nothing more comes from it, and it could still hear.
+    /// Nothing more comes from it, and it could still receive.
     HalfClosed,
 }
 
 const WAYS: [Gone; 3] = [Gone::Closed, Gone::Reset, Gone::HalfClosed];
 
 impl Gone {
-    /// What is left of the client, for as long as that is kept.
+    /// The rest of the client, for as long as that is kept.
     fn of(self, client: Raw) -> Option<Raw> {
         match self {
             Gone::Closed => None,
@@ -50,7 +50,7 @@ impl Gone {
     }
 }
 
-/// What could be left at a connection, and of the rows that a client was about to write.
+/// State that could be left at a connection, and in the rows that a client was about to write.
 const LEFT: &str = "SELECT coalesce(current_setting('app.mine', true), ''), current_setting('work_mem'), \
     (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_cursors), \
     now() = statement_timestamp() AND pg_current_xact_id_if_assigned() IS NULL, \
@@ -66,7 +66,7 @@ fn comes(open: &Open, database: &str) -> Raw {
     client
 }
 
-/// Somebody has a connection at the primary.
+/// True if a client has a connection at the primary.
 fn has_a_connection(open: &Open) -> bool {
     open.door(|door| door.registry.seats().iter().any(|seat| seat.pid.get() != 0))
 }
@@ -97,29 +97,29 @@ fn hears(client: &mut Raw, tag: u8) {
     while client.message().expect("the session goes on")[0] != tag {}
 }
 
-/// Sends this, if the door has not closed.
+/// Sends this, if the frontend has not closed.
 fn says(client: &mut Raw, write: impl FnOnce(&mut Vec<u8>)) -> bool {
     let mut bytes = Vec::new();
     write(&mut bytes);
     client.stream.write_all(&bytes).is_ok()
 }
 
-/// It has asked for TLS, and there is none.
+/// True if the server answers its request for TLS: there is none.
 fn is_heard(client: &mut Raw) -> bool {
     says(client, |out| out.ssl_request()) && client.stream.read_exact(&mut [0]).is_ok()
 }
 
-/// The door asks for a proof, or for more of it.
+/// True if the frontend asks for a proof, or for more of it.
 fn is_asked(client: &mut Raw) -> bool {
     client.message().is_some_and(|message| message[0] == back::AUTHENTICATION)
 }
 
-/// It says who it is, and is to prove it.
+/// Sends the user's name and awaits the request for a proof.
 fn comes_to_prove_it(client: &mut Raw) -> bool {
     says(client, |out| out.startup(&[("user", "postgres"), ("database", "postgres")])) && is_asked(client)
 }
 
-/// How far a client comes on its way in; `false`: it was closed unheard.
+/// Stages of a client's log-in; `false`: it was closed unheard.
 const ARRIVALS: [fn(&mut Raw) -> bool; 5] = [
     is_heard,
     |client| is_heard(client) && says(client, |out| out.extend_from_slice(&[0, 0, 0, 40, 0, 3])),
@@ -134,7 +134,8 @@ const ARRIVALS: [fn(&mut Raw) -> bool; 5] = [
     },
 ];
 
-/// One connection of an address may be on its way in, and nobody is sent away from there for a long time.
+/// One connection of an address may be on its way in, and no client is disconnected from there for a long
+/// time.
 #[test]
 fn a_client_that_vanishes_on_its_way_in_counts_no_more() {
     let set = |options: &mut frontend::Options| {
@@ -186,7 +187,7 @@ fn a_client_that_vanishes_between_its_statements_leaves_nothing() {
     });
 }
 
-/// It waits for somebody else. Outside a block it goes on, inside it is undone.
+/// The client waits for another one. Outside a block its statement goes on, inside it is undone.
 #[test]
 fn a_client_that_vanishes_while_its_statement_runs_keeps_no_place() {
     let name = "vanished_running";
@@ -217,7 +218,7 @@ fn a_client_that_vanishes_while_its_statement_runs_keeps_no_place() {
 fn a_client_that_vanishes_while_it_waits_for_a_place_has_asked_for_nothing() {
     let name = "vanished_waiting";
     database(name);
-    // Longer than anything is waited for here: nobody is sent away for his time.
+    // Longer than any wait here: no timeout disconnects a client.
     let wait = Duration::from_secs(3600);
     let open = pooling(Pools::of_all(Pooling { wait, ..shared(1) }));
     let waiting = || open.door(|door| door.registry.seats().iter().filter(|seat| seat.is_queued()).count());
@@ -258,7 +259,7 @@ fn early_transaction_of_a_killed_client_ends() {
     assert_eq!(until_it_leaves(&open, &mut next, "SELECT name FROM items WHERE id = 7"), ["item 7"]);
 }
 
-/// The connection that hears for it ends, too.
+/// The connection that listens for it ends, too.
 #[test]
 fn a_client_that_vanishes_and_listens_is_heard_for_no_more() {
     let name = "vanished_listening";
@@ -355,7 +356,7 @@ fn a_client_that_vanishes_in_the_middle_of_a_copy_has_written_nothing() {
     });
 }
 
-/// How many backends cannot go on because nobody takes what they say.
+/// Number of backends that cannot go on because their clients read nothing.
 fn stuck(node: &Node, database: &str) -> usize {
     let activity = "SELECT FROM pg_stat_activity WHERE wait_event = 'ClientWrite' AND datname = ";
     node.query("postgres", &format!("{activity}'{database}'")).unwrap().len()
@@ -429,7 +430,7 @@ fn a_client_that_vanishes_in_the_middle_of_a_message_has_not_said_it() {
         hears(client, back::COMMAND_COMPLETE);
         client.send(b"S\0\0");
     });
-    // It is too long to be held, so that its beginning is at the primary already.
+    // The request is too long to be held, so that its beginning is at the primary already.
     vanishes((&open, name), "that is long", |client| {
         let text = b"UPDATE items SET name = 'left' -- ";
         let mut begun = [&b"Q"[..], &1_000_000_u32.to_be_bytes(), text].concat();
@@ -439,7 +440,7 @@ fn a_client_that_vanishes_in_the_middle_of_a_message_has_not_said_it() {
     });
 }
 
-/// What a COMMIT waits for is held by somebody else.
+/// A COMMIT waits for a lock of another session.
 const SLOW: &str = "CREATE TABLE slow (v int); \
     CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS \
       $$ BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END $$; \
@@ -467,7 +468,7 @@ fn a_client_that_vanishes_while_its_commit_runs_keeps_no_place_and_has_committed
         assert_eq!(query(&mut next, LEFT), ["", "4MB", "0", "0", "t", "0", "100"], "{gone:?}");
         assert_eq!(SERVERS.query(&waits).len(), 1, "it was served meanwhile");
         query(&mut holder, "SELECT pg_advisory_unlock(77)");
-        // What was sent goes on, and who reads then sees it.
+        // The sent request goes on, and later reads see its effect.
         until(|| SERVERS.query_in(name, "SELECT FROM slow").len() == round + 1);
         assert_eq!(query(&mut next, "SELECT count(*) FROM slow"), [(round + 1).to_string()], "{gone:?}");
         // One of the two is who held the lock.
@@ -496,7 +497,7 @@ fn a_client_that_vanishes_while_replicas_are_to_show_its_commit_keeps_no_place()
         client.ask(|out| out.query(commits.as_bytes()));
         until(|| servers.query("SELECT FROM late").len() == rows);
         let left = gone.of(client);
-        // What could run at the replica would wait for it.
+        // A read at the replica would wait for it.
         let served = query(&mut next, "SELECT 1 FROM pg_backend_pid()");
         replica.resume();
         assert_eq!(served, ["1"], "{gone:?}, in a block: {in_block}");
@@ -570,7 +571,7 @@ fn a_client_that_vanishes_while_a_standby_computes_leaves_nothing_running_there(
             if computes(standby, name) {
                 break client;
             }
-            // Any read may stay: its standby is behind, or a catalog has changed.
+            // Any read may stay: its standby lags, or a catalog has changed.
             let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'vanished_computing' \
                         AND query LIKE '%items e%'";
             SERVERS.query(ends);

@@ -1,8 +1,9 @@
-//! A random primary with many writers, against the order. The model knows the truth; the order must never claim more.
+//! A random primary with many writers, against the order. The model knows the truth; the order must never
+//! claim more.
 //!
-//! What is checked after each step: a gauge counts as settled only if all that it sees has come out; it was looked at
-//! after whoever is served by it wanted one; and every commit that may be visible is in doubt until it is both visible
-//! and decoded.
+//! Checks after each step: a snapshot probe counts as settled only if all that it sees has come out; it was
+//! taken after every wish that it serves; and every commit that may be visible is in flight until it is both
+//! visible and decoded.
 
 use history::{
     Access, Commit, DatabaseId, Epoch, Footprint, Incarnation, Lsn, RelationId, Snapshot, Timeline, Xid,
@@ -61,13 +62,13 @@ struct Primary {
     transactions: Vec<Transaction>,
     /// Commit records, in the order of the log.
     log: Vec<usize>,
-    /// How many records of the log each database's decoder has passed.
+    /// Number of WAL records that each database's decoder has passed.
     passed: [usize; DATABASES as usize],
     in_flight: Option<(GaugeNumber, Option<Gauge>)>,
-    /// When each gauge looked, and when each wish was spoken, in steps.
+    /// Steps at which each snapshot probe was taken, and at which each wish was made.
     looked: Vec<u64>,
     step: u64,
-    /// Of each database: what its boundaries show so far, and the newest version.
+    /// Commits shown by each database's boundaries so far, and the newest version.
     shown: Vec<(Vec<Xid>, u64)>,
     boundaries: usize,
 }
@@ -197,7 +198,7 @@ impl Primary {
         }
     }
 
-    /// A gauge is wanted, sent, looks, is answered or lost: each at its own time.
+    /// A snapshot probe is wanted, sent, taken, answered or lost: each at its own time.
     fn gauge(&mut self) {
         match self.in_flight.take() {
             None => {
@@ -251,7 +252,7 @@ impl Primary {
         }
     }
 
-    /// Each boundary shows just what its gauge sees, and says so of itself; versions have no gaps.
+    /// Each boundary shows just what its snapshot probe sees, and says so; versions have no gaps.
     fn take(&mut self) -> Result<(), String> {
         for boundary in self.order.take_boundaries() {
             self.boundaries += 1;

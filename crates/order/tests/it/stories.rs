@@ -1,10 +1,11 @@
-//! Runs the stories in `tests/scripts`: each tells a way in which an answer could be wrong, and what the order says.
+//! Runs the stories in `tests/scripts`: each shows a way in which an answer could be wrong, and the order's
+//! answer.
 //!
-//! `UPDATE_GOLDENFILES=1 cargo test -p order` writes the answers anew; whoever changes them reads them.
+//! `UPDATE_GOLDENFILES=1 cargo test -p order` writes the answers again; review them after a change.
 //!
-//! A footprint is written `t1/t2.c3.k7`: tables joined by `/`, a column by `.c3`, a row by `.k7`, rows that came or went
-//! by `.new`; `all` is everything. Positions are bytes. After each command stands what changed by itself: a gauge that
-//! settled, a doubt that ended; and every invariant is checked.
+//! A footprint is written `t1/t2.c3.k7`: tables joined by `/`, a column by `.c3`, a row by `.k7`, rows that
+//! came or went by `.new`; `all` is everything. Positions are bytes. After each command stand its automatic
+//! changes: a snapshot probe that settled, an in-flight write set that ended; and every invariant is checked.
 
 use goldenscript::{ArgumentConsumer, Command, Context};
 use history::{
@@ -274,7 +275,7 @@ impl Story {
         if said.is_empty() { "no doubts\n".into() } else { said }
     }
 
-    /// What happened by itself since the last command.
+    /// Automatic changes since the last command.
     fn changes(&mut self) -> String {
         let mut said = String::new();
         let counts = self.order.counts();

@@ -1,4 +1,4 @@
-//! One attempt to attach a database, which leaves nothing behind if it fails or is interrupted.
+//! One attempt to attach a database. A failed or interrupted attempt leaves no objects.
 
 use super::{detach, find_slot, slot_here};
 use crate::Error;
@@ -6,29 +6,29 @@ use crate::address::Control;
 use crate::objects::PUBLICATION;
 use std::time::Duration;
 
-/// The end of an interrupted attempt's backend is waited for so long.
+/// Maximum wait for the end of an interrupted attempt's backend.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// An attempt to attach the database of a connection.
 #[derive(Debug)]
 pub struct Attempt {
-    /// The backend of the connection, by process number and start.
+    /// Backend of the connection, by process number and start.
     backend: (i32, String),
-    /// Neither slot nor publication were there before: the database was of no use to Consort.
+    /// True if neither slot nor publication existed before: the database was of no use to Consort.
     found_nothing: bool,
 }
 
-/// What has become of an attempt that failed.
+/// Outcome of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// All that it made is removed.
+    /// All objects of the attempt are removed.
     Removed,
-    /// The database had been attached before, if not wholly, or somebody else has attached it meanwhile: what is there stays.
+    /// The database had been attached before, if not wholly, or was attached concurrently: its objects stay.
     Kept,
 }
 
 impl Attempt {
-    /// Begins an attempt that this connection is going to make.
+    /// Begins an attempt on this connection.
     ///
     /// # Errors
     /// As every query.
@@ -41,7 +41,8 @@ impl Attempt {
         Ok(Attempt { backend: (row.get(0), row.get(1)), found_nothing })
     }
 
-    /// Ends the attempt's connection, and removes what the attempt has made. `made_slot`: the slot is its own.
+    /// Ends the attempt's connection, and removes the objects of the attempt. `made_slot`: the slot is one of
+    /// them.
     ///
     /// # Errors
     /// As [`detach`].

@@ -1,18 +1,18 @@
-//! What a server lacks to be served, each with the line that mends it.
+//! Missing prerequisites of a server, each with the line that fixes it.
 
 use crate::Error;
 use crate::address::Control;
 use crate::sql::quoted;
 use crate::version;
 
-/// Something that is not as it should be.
+/// A finding: a setting or limit that differs from the required one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is the matter.
+    /// The problem.
     pub what: String,
-    /// The line that mends it.
+    /// The line that fixes it.
     pub mend: String,
-    /// Whether Consort cannot work so; otherwise it is worse than it could be.
+    /// True if Consort cannot work without a fix; otherwise it works worse than it could.
     pub fatal: bool,
 }
 
@@ -21,14 +21,14 @@ impl Finding {
         Finding { what: what.into(), mend: mend.into(), fatal }
     }
 
-    /// Of a primary: what a standby will lack when it is promoted.
+    /// For a primary: settings that a standby lacks for a promotion.
     #[must_use]
     pub fn once_promoted(self) -> Finding {
         Finding { what: format!("if it is promoted: {}", self.what), fatal: false, ..self }
     }
 }
 
-/// What is asked of a server: its settings, what is left of its limits, what the role may.
+/// State of a server: its settings, the rest of its limits, the rights of the role.
 struct Server {
     version: String,
     in_recovery: bool,
@@ -75,7 +75,7 @@ impl Server {
         })
     }
 
-    /// What a primary cannot be served without.
+    /// Prerequisites without which a primary cannot be served.
     fn needs(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if self.wal_level != "logical" {
@@ -100,19 +100,20 @@ impl Server {
         findings
     }
 
-    /// What a standby lacks to be served as the primary, should it be promoted: it serves reads without.
+    /// Prerequisites that a standby lacks to be served as the primary after a promotion: it serves reads
+    /// without them.
     fn once_promoted(&self) -> Vec<Finding> {
         let lacks = self.needs().into_iter().chain(self.advice());
         lacks.map(Finding::once_promoted).collect()
     }
 
-    /// What a primary is served without, and better with.
+    /// Recommendations for a primary, which is served without them too.
     fn advice(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if self.slot_keep_mb < 0 {
             findings.push(Finding::new(
                 false,
-                "max_slot_wal_keep_size is -1: if Consort is away for long, its slot can fill the primary's disk",
+                "max_slot_wal_keep_size is -1: while Consort is down, its slot can fill the primary's disk",
                 "ALTER SYSTEM SET max_slot_wal_keep_size = '8GB'; SELECT pg_reload_conf()",
             ));
         }
@@ -124,7 +125,8 @@ impl Server {
                      later, and reads run at the primary meanwhile",
                     self.wal_writer_ms
                 ),
-                "if clients commit so: ALTER SYSTEM SET wal_writer_delay = '1ms'; SELECT pg_reload_conf()",
+                "if clients use synchronous_commit = off: ALTER SYSTEM SET wal_writer_delay = '1ms'; \
+                 SELECT pg_reload_conf()",
             ));
         }
         findings
@@ -137,10 +139,12 @@ impl Server {
     }
 }
 
-/// With a longer `wal_writer_delay` (milliseconds) reads beside asynchronous commits are rarely proven in time.
+/// Maximum `wal_writer_delay` (milliseconds) with which reads alongside asynchronous commits are usually
+/// proven in time.
 const WAL_WRITER_MS: i32 = 2;
 
-/// What the primary of this connection lacks to be served. Each of these databases wants a slot, if it has none.
+/// Returns the missing prerequisites of this connection's primary. Each of these databases needs a slot, if
+/// it has none.
 ///
 /// # Errors
 /// As every query.
@@ -156,7 +160,10 @@ pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Findin
         let role = &server.role;
         findings.push(Finding::new(
             true,
-            format!("the role {role} is no superuser: it can create neither the event triggers nor see every query tree"),
+            format!(
+                "the role {role} is not a superuser: it cannot create event triggers and cannot see \
+                     every query tree"
+            ),
             format!("ALTER ROLE {} SUPERUSER; or configure a role that is", quoted(role)),
         ));
     }
@@ -164,8 +171,9 @@ pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Findin
     Ok(findings)
 }
 
-/// Whether the primary of this connection has room for so many connections of clients, by the setting that allows them, beside
-/// Consort's own: `own` and `each` for every database that is served, all of them if `databases` is `None`.
+/// Checks that the primary of this connection has room for this many client connections, by the setting that
+/// allows them, in addition to Consort's own: `own` and `each` for every database that is served, all of them
+/// if `databases` is `None`.
 ///
 /// # Errors
 /// As every query.
@@ -207,8 +215,8 @@ const PAUSED: &str = "\
     CROSS JOIN LATERAL (SELECT CASE WHEN r.standby THEN pg_get_wal_replay_pause_state() END AS s) AS p \
     WHERE s <> 'not paused'";
 
-/// What the standby of this connection lacks to serve reads, and to take the primary's place: each of these databases wants a
-/// slot then.
+/// Returns the prerequisites that the standby of this connection lacks to serve reads, and to take the
+/// primary's place: each of these databases needs a slot then.
 ///
 /// # Errors
 /// As every query.
@@ -218,7 +226,7 @@ pub async fn check_standby(control: &Control, databases: &[String]) -> Result<Ve
     if !server.in_recovery {
         findings.push(Finding::new(
             true,
-            "the server is no standby: it is not in recovery",
+            "the server is not a standby: it is not in recovery",
             "make it one with pg_basebackup -R from the primary",
         ));
     }
@@ -232,7 +240,7 @@ pub async fn check_standby(control: &Control, databases: &[String]) -> Result<Ve
     if let Some(row) = control.query_opt(PAUSED, &[]).await? {
         findings.push(Finding::new(
             true,
-            format!("replay is held up ({}): it answers only what has not changed", row.get::<_, &str>(0)),
+            format!("replay is paused ({}): the standby answers only reads of unchanged data", row.get::<_, &str>(0)),
             "SELECT pg_wal_replay_resume(); if it ends, the server's log names the setting that is lower than at the primary \
              (max_connections and others): raise it and start the standby again",
         ));

@@ -1,4 +1,4 @@
-//! The log of DDL commands, for replicas that run them: made where replicas are fed, only there.
+//! The log of DDL commands, for replicas that run them. This log exists only where logical replicas are fed.
 
 use super::open_transactions::{Patience, Scope, wait_for_older};
 use super::{Unproven, in_short};
@@ -6,16 +6,17 @@ use crate::Error;
 use crate::address::Control;
 use crate::objects::COMMAND_TABLE;
 
-/// SQL that makes the functions that look at what a DDL command has done: the same at the primary and at a replica that runs it.
+/// SQL of the functions that inspect a DDL command's effects: the same at the primary and at a replica that
+/// runs it.
 pub const LOOK_FUNCTIONS: &str = include_str!("look.sql");
 
-/// What becomes of DDL that is known, before it runs, not to run at replicas with the same effect.
+/// Handling of DDL that is known, before it runs, not to run at replicas with the same effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnreplicableDdl {
-    /// It runs, and the replicas are copied anew.
+    /// The DDL runs, and the replicas are copied again.
     #[default]
     Copy,
-    /// It is refused at the primary, whoever runs it: 0A000.
+    /// The DDL is refused at the primary for every role: 0A000.
     Refuse,
 }
 
@@ -25,9 +26,10 @@ impl UnreplicableDdl {
     }
 }
 
-/// Lets the attached database of this connection log of every DDL command what a replica needs to run it too. May be
-/// repeated; [`super::detach`] removes it. It makes every DDL command dearer, and its sessions keep three settings
-/// (`consort.author`, `consort.rewritten`, `consort.grants`) to the end of their transactions.
+/// Makes the attached database of this connection log the details of every DDL command that a replica needs
+/// to run it too. May be repeated; [`super::detach`] removes it. DDL commands become slower, and their
+/// sessions keep three settings (`consort.author`, `consort.rewritten`, `consort.grants`) to the end of their
+/// transactions.
 ///
 /// # Errors
 /// As [`super::attach_patiently`].
@@ -41,7 +43,7 @@ pub async fn log_commands(
     log.finish(control).await
 }
 
-/// A log of commands that was made, in the steps of [`log_commands`]: only the first and the last one write.
+/// A log of commands in the making, in the steps of [`log_commands`]: only the first and the last one write.
 #[must_use = "it counts once it is finished"]
 pub struct CommandLog(Option<Unproven>);
 
@@ -65,10 +67,11 @@ impl CommandLog {
         Ok(CommandLog(unproven))
     }
 
-    /// Waits for the commands that began before: they are not in the log, nor in a copy of the database that is made now.
+    /// Waits for the commands that began before: they are not in the log, nor in a copy of the database that
+    /// is made now.
     ///
     /// # Errors
-    /// [`Error::NotReady`] with the transactions that were waited for, at the limit.
+    /// [`Error::NotReady`] with the transactions that are still open at the limit.
     pub async fn wait(&self, control: &Control, patience: &Patience<'_>) -> Result<(), Error> {
         match self.0 {
             Some(_) => wait_for_older(control, Scope::Database, patience).await,
@@ -76,7 +79,7 @@ impl CommandLog {
         }
     }
 
-    /// Notes that they have ended: the log is complete from now on.
+    /// Notes that older commands have ended: the log is complete from now on.
     ///
     /// # Errors
     /// As [`CommandLog::make`].
@@ -88,7 +91,7 @@ impl CommandLog {
     }
 }
 
-/// Whether it does.
+/// Returns true if the database logs its DDL commands completely.
 ///
 /// # Errors
 /// As every query.
@@ -96,7 +99,8 @@ pub async fn logs_commands(control: &Control) -> Result<bool, Error> {
     Ok(control.query_one(COMPLETE, &[]).await?.get(0))
 }
 
-/// Sees to it that the database logs commands, and that this becomes of those which replicas cannot run.
+/// Makes the database log commands, with this handling of those that replicas cannot run, if it does not
+/// already.
 ///
 /// # Errors
 /// As [`log_commands`].

@@ -1,7 +1,8 @@
-//! What Consort keeps inside a served database, and its slot: made, looked after, removed.
+//! Consort's objects inside a served database, and its slot: made, checked, removed.
 //!
-//! Everything is plain SQL (`attach.sql`, `detach.sql`): a publication for all tables, a schema with a log table, event
-//! triggers that write every DDL command into it, and a logical slot. Nothing is loaded into the server.
+//! Everything is plain SQL (`attach.sql`, `detach.sql`): a publication for all tables, a schema with a log
+//! table, event triggers that write every DDL command into it, and a logical slot. Nothing is loaded into the
+//! server.
 
 mod attempt;
 mod check;
@@ -28,34 +29,35 @@ use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::PgLsn;
 
-/// A slot's name has at most 63 characters; the database's part of it at most this many.
+/// Maximum characters of the database's part of a slot's name, of which PostgreSQL allows 63.
 const NAME_PART: usize = 40;
-/// Attaching waits no longer for a lock: it would hold up who comes after.
+/// Lock timeout of attaching: a longer wait would hold up later sessions.
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '2s'";
-/// Who tries again and again must not make others queue behind it for long.
+/// Lock timeout of a repeated attempt, which must not make other sessions queue for long.
 const LOCK_LIMIT_AGAIN: &str = "SET LOCAL lock_timeout = '50ms'";
-/// Making a slot waits no longer than this for the transactions that run, unless [`Patience`] says otherwise.
+/// Maximum wait of making a slot for open transactions, unless [`Patience`] sets another one.
 pub const SLOT_LIMIT: Duration = Duration::from_secs(5);
-/// Begin of the comment on a log table whose triggers do not know yet of every command: older ones may go on.
+/// Prefix of the comment on a log table whose triggers do not see every command yet: older ones may go on.
 const UNPROVEN: &str = "Consort: older commands may go on";
 
-/// What attaching did.
+/// Result of attaching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// The database.
     pub database: DatabaseId,
     /// The name of its slot.
     pub slot: String,
-    /// Every commit whose record starts here or behind comes out of the slot.
+    /// Every commit whose record starts at this position or later comes out of the slot.
     pub from: Lsn,
-    /// Whether the slot was made just now; otherwise it goes on where it was confirmed.
+    /// True if the slot was made just now; otherwise it goes on where it was confirmed.
     pub created: bool,
     /// Tables without a key that have REPLICA IDENTITY FULL now.
     pub given_identity: Vec<String>,
-    /// Tables without a key that somebody held locked: their UPDATE and DELETE fail until they
-    /// have one ([`attach_locked`]).
+    /// Tables without a key that another session held locked: their UPDATE and DELETE fail until they have
+    /// one ([`attach_locked`]).
     pub locked: Vec<String>,
-    /// The transactions that made the log and its triggers, or made them anew. They come out of the slot as DDL.
+    /// The transactions that made the log table and its triggers, or made them again. They come out of the
+    /// slot as DDL.
     pub made_by: Vec<Xid>,
 }
 
@@ -66,16 +68,16 @@ impl Attached {
     }
 }
 
-/// Whether a database is attached.
+/// Outcome of an attempt to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is.
+    /// The database is attached.
     Attached(Attached),
-    /// Something of it is missing; what, for a person.
+    /// An object is missing: its description for a person.
     Missing(String),
 }
 
-/// Looks whether the database of this connection is attached; changes nothing.
+/// Checks that the database of this connection is attached. Changes nothing.
 ///
 /// # Errors
 /// [`Error::Setup`] if the server is of another major version; otherwise as every query.
@@ -89,7 +91,7 @@ pub async fn attached(control: &Control) -> Result<State, Error> {
         }
         Some(Slot { lost: false, .. }) => Ok(State::Missing(missing.join(", "))),
         Some(Slot { lost: true, .. }) => {
-            missing.push(format!("the log of slot {slot}"));
+            missing.push(format!("the WAL of slot {slot}"));
             Ok(State::Missing(missing.join(", ")))
         }
         None => {
@@ -99,7 +101,7 @@ pub async fn attached(control: &Control) -> Result<State, Error> {
     }
 }
 
-/// The slot of a database: its name as far as a slot's name may hold it, and its number.
+/// Returns the slot name of a database: its name as far as a slot's name may hold it, and its number.
 pub fn slot_name(database: &str, id: DatabaseId) -> String {
     let kept = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,
@@ -109,7 +111,8 @@ pub fn slot_name(database: &str, id: DatabaseId) -> String {
     format!("consort_{name}_{id}")
 }
 
-/// Attaches the database of this connection, at the primary. May be repeated; repairs what is missing, a lost slot too.
+/// Attaches the database of this connection, at the primary. May be repeated; repairs missing objects, a lost
+/// slot too.
 ///
 /// # Errors
 /// As [`attach_patiently`], with the default [`Patience`].
@@ -117,44 +120,46 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
     attach_patiently(control, &Patience::default()).await
 }
 
-/// The same, with a limit and reports of its own for the wait for open transactions.
+/// Attaches the database with a given limit and reports of the wait for open transactions.
 ///
 /// # Errors
-/// [`Error::Setup`] if the server is of another major version; [`Error::Refused`] if the role may not, or if something held
-/// the catalogs locked for two seconds; [`Error::NotReady`] with the transactions that were waited for, at the limit.
+/// [`Error::Setup`] if the server is of another major version; [`Error::Refused`] if the role may not, or if
+/// something held the catalogs locked for two seconds; [`Error::NotReady`] with the transactions that are
+/// still open at the limit.
 pub async fn attach_patiently(control: &Control, patience: &Patience<'_>) -> Result<Attached, Error> {
     version::demand(control).await?;
     let lacking = missing(control).await?;
     let unproven = if lacking.is_empty() { None } else { Some(Unproven::new(control, LOG_TABLE).await?) };
     if unproven.is_some() {
-        // It may be what was a replica's copy, and is a primary's database from now on.
+        // The database may have been a replica's copy, and is a primary's from now on.
         unguard(control).await?;
     }
     let mark = unproven.as_ref().map(Unproven::mark).unwrap_or_default();
     let mut made_by = Vec::from_iter(in_short(control, &[include_str!("attach.sql"), &mark].concat()).await?);
     if let Some(unproven) = unproven {
-        // No event trigger sees the rest of an older transaction, and nobody else what it has made.
+        // No event trigger sees the rest of an older transaction, and no other mechanism reports the objects
+        // that it has made.
         let (_, slot) = slot_here(control).await?;
         let makes_slot = find_slot(control, &slot).await?.is_none_or(|slot| slot.lost);
         wait_for_older(control, if makes_slot { Scope::NewSlot } else { Scope::Database }, patience).await?;
         made_by.extend(in_short(control, &unproven.clear()).await?);
     }
-    // The publication makes the UPDATE of a table without an identity fail: it comes last, so that no table is published
-    // without one for a moment even.
+    // The publication makes the UPDATE of a table without an identity fail. So it comes last, and no table is
+    // published without one even for a moment.
     let Identities { given, locked } = give_identities(control, LOCK_LIMIT).await?;
     make_publication(control).await?;
     let lacking = missing(control).await?;
     if !lacking.is_empty() {
-        return Err(Error::Setup(format!("there is something else in its place: {}", lacking.join(", "))));
+        return Err(Error::Setup(format!("another object is in the way: {}", lacking.join(", "))));
     }
     Ok(Attached { given_identity: given, locked, made_by, ..make_slot(control, patience).await? })
 }
 
-/// The mark on a log table from its making until the last older command has ended. An attempt that is cut off leaves it,
-/// and the next one waits again.
+/// The mark on a log table from its making until the last older command has ended. An attempt that is cut off
+/// leaves it, and the next one waits again.
 struct Unproven {
     table: &'static str,
-    /// Another attempt marks by another text, and clears that alone.
+    /// Text of the mark. Another attempt uses another text, and clears that alone.
     text: String,
 }
 
@@ -182,8 +187,8 @@ impl Unproven {
     }
 }
 
-/// Tries once more to give an identity to the tables that were locked when the database was attached: those that have one
-/// now, and those that are locked still.
+/// Retries to set the replica identity of the tables that were locked when the database was attached. Returns
+/// those that have one now, and those that are still locked.
 ///
 /// # Errors
 /// The connection's.
@@ -204,7 +209,7 @@ async fn make_publication(control: &Control) -> Result<(), Error> {
     in_short(control, &make).await.map(drop)
 }
 
-/// Runs this in a transaction of its own that waits for no lock for long; returns that, if it wrote.
+/// Runs SQL in a transaction of its own with a short lock timeout. Returns the transaction, if it wrote.
 async fn in_short(control: &Control, sql: &str) -> Result<Option<Xid>, Error> {
     let whole = format!("BEGIN; {LOCK_LIMIT}; {sql}; SELECT pg_current_xact_id_if_assigned(); COMMIT");
     match control.simple_query(&whole).await {
@@ -216,7 +221,7 @@ async fn in_short(control: &Control, sql: &str) -> Result<Option<Xid>, Error> {
     }
 }
 
-/// The transaction in the first column of the last row.
+/// Returns the transaction in the first column of the last row.
 fn last_transaction(messages: &[SimpleQueryMessage]) -> Option<Xid> {
     messages
         .iter()
@@ -232,12 +237,12 @@ fn last_transaction(messages: &[SimpleQueryMessage]) -> Option<Xid> {
 /// A slot as the server shows it.
 struct Slot {
     from: Lsn,
-    /// The server has removed the log that it needs.
+    /// True if the server has removed WAL that the slot needs.
     lost: bool,
 }
 
-/// The database of the connection and the name of its slot: the one that it has, under whatever name the database had
-/// then, else the one that it is to have.
+/// Returns the database of the connection and the name of its slot: the existing one, even if the database
+/// has been renamed since, else the future one.
 async fn slot_here(control: &Control) -> Result<(DatabaseId, String), Error> {
     let row = control
         .query_one(
@@ -266,7 +271,7 @@ async fn find_slot(control: &Control, slot: &str) -> Result<Option<Slot>, Error>
     }))
 }
 
-/// Makes the slot if it is not there, or anew if its log is gone.
+/// Makes the slot if it does not exist, or again if its WAL is gone.
 async fn make_slot(control: &Control, patience: &Patience<'_>) -> Result<Attached, Error> {
     let (database, slot) = slot_here(control).await?;
     match find_slot(control, &slot).await? {
@@ -280,8 +285,8 @@ async fn make_slot(control: &Control, patience: &Patience<'_>) -> Result<Attache
     Ok(Attached::new(database, slot, from, true))
 }
 
-/// A new slot waits for the transactions that run when it is made. One that is left open would hold us up for ever, so the
-/// wait is bounded; nothing of the slot is left then.
+/// Makes a new slot, which waits for the transactions that run at the time. A transaction that is left open
+/// would block it for ever, so the wait is bounded; nothing of the slot is left then.
 async fn create_slot(control: &Control, slot: &str, limit: Duration) -> Result<Lsn, Error> {
     control.batch_execute(&format!("SET statement_timeout = {}", limit.as_millis().max(1))).await?;
     let made = control
@@ -301,7 +306,7 @@ async fn create_slot(control: &Control, slot: &str, limit: Duration) -> Result<L
     }
 }
 
-/// Whether it was there.
+/// Drops the slot. Returns true if it existed.
 async fn drop_slot(control: &Control, slot: &str) -> Result<bool, Error> {
     let sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
     Ok(!control.query(sql, &[&slot]).await?.is_empty())
@@ -321,7 +326,7 @@ async fn give_identities(control: &Control, limit: &str) -> Result<Identities, E
         let alter = format!("BEGIN; {limit}; ALTER TABLE {table} REPLICA IDENTITY FULL; COMMIT");
         match control.batch_execute(&alter).await.map_err(Error::from) {
             Ok(()) => result.given.push(table),
-            // Locked by somebody, or dropped in the meantime.
+            // Locked by another session, or dropped in the meantime.
             Err(error @ Error::Refused { .. }) => {
                 control.batch_execute("ROLLBACK").await?;
                 if !error.is("42P01") {
@@ -334,7 +339,8 @@ async fn give_identities(control: &Control, limit: &str) -> Result<Identities, E
     Ok(result)
 }
 
-/// The same condition as in `attach.sql`, usable before that has run; with names that need no search path.
+/// Condition of `attach.sql` for tables without an identity, usable before that has run; with names that need
+/// no search path.
 const TABLES_WITHOUT_IDENTITY: &str = "\
     SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f' \
@@ -346,7 +352,8 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
             WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> ''))) \
     ORDER BY 1";
 
-/// Removes all that attaching made, the slot too. Who decodes it must have stopped. Whether there was anything.
+/// Removes all objects of attaching, the slot too. Its decoder must have stopped. Returns true if there was
+/// any object.
 ///
 /// # Errors
 /// [`Error::Refused`] if the role may not, or the slot is in use.
@@ -354,12 +361,13 @@ pub async fn detach(control: &Control) -> Result<bool, Error> {
     let (_, slot) = slot_here(control).await?;
     let had_slot = drop_slot(control, &slot).await?;
     let had_triggers = in_short(control, include_str!("detach.sql")).await?.is_some();
-    // A transaction that has run DDL holds the log until its end: what fires comes first, by itself.
+    // A transaction that has run DDL holds the log table until its end, so the event triggers are dropped
+    // first, separately.
     let had_schema = in_short(control, "DROP SCHEMA IF EXISTS consort CASCADE").await?.is_some();
     Ok(had_slot || had_triggers || had_schema)
 }
 
-/// The database of this connection. It cannot get another name as long as the connection is there.
+/// The database of this connection. Its name cannot change as long as the connection exists.
 ///
 /// # Errors
 /// As every query.
@@ -368,15 +376,16 @@ pub async fn identity(control: &Control) -> Result<DatabaseId, Error> {
     Ok(DatabaseId::new(control.query_one(sql, &[]).await?.get(0)))
 }
 
-/// Writes a mark as if a DDL command had run, for what has no event trigger: role commands, REASSIGN OWNED, a change that
-/// a digest has shown. Who reads at a standby reads behind it from then on. Processes keep the schemas that they found for their
-/// search_path until a schema changes, whatever becomes of the memberships of their role: with the mark one does, and all look again.
-/// Without `roles` none does: prepared statements are not analysed anew then. Returns the transaction that wrote it.
+/// Writes a mark as if a DDL command had run, for changes without an event trigger: role commands, REASSIGN
+/// OWNED, a change that a digest has shown. From then on a read at a standby sees the change. Backends keep
+/// the schemas that they found for their search_path until a schema changes, even if the memberships of their
+/// role change. So the mark changes one, and all backends look again. Without `roles` it changes none:
+/// prepared statements are not analysed again then. Returns the transaction that wrote the mark.
 ///
 /// # Errors
 /// As every query; 42P01 if the database is not attached.
 pub async fn mark(control: &Control, roles: bool) -> Result<Xid, Error> {
-    // It counts once the primary shows it, not once a standby has it.
+    // The mark counts once the primary shows it, not once a standby has it.
     let look_again = if roles {
         "UPDATE pg_catalog.pg_namespace SET nspname = nspname WHERE nspname = 'consort';"
     } else {
@@ -390,7 +399,8 @@ pub async fn mark(control: &Control, roles: bool) -> Result<Xid, Error> {
     xid.ok_or_else(|| Error::Protocol("the mark has no transaction".to_owned()))
 }
 
-/// The databases at the server of this connection in which clients can work, by name; templates are none.
+/// Returns the databases at the server of this connection in which clients can work, by name; templates are
+/// excluded.
 ///
 /// # Errors
 /// As every query.
@@ -400,24 +410,24 @@ pub async fn databases(control: &Control) -> Result<Vec<String>, Error> {
     Ok(control.query(sql, &[]).await?.iter().map(|row| row.get(0)).collect())
 }
 
-/// How one of Consort's slots stands: what it keeps the primary from removing.
+/// State of one of Consort's slots, with the WAL that it keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotState {
-    /// Its name.
+    /// Name of the slot.
     pub name: String,
-    /// The database whose commits come out of it; nothing for a standby's.
+    /// Database whose commits come out of the slot. `None` for a standby's slot.
     pub database: Option<String>,
-    /// Whether somebody decodes it.
+    /// True if a connection decodes the slot.
     pub active: bool,
-    /// Bytes of log that the primary keeps for it.
+    /// Bytes of WAL that the primary keeps for it.
     pub kept_bytes: u64,
-    /// Bytes that may still be written before its log is removed; `None` without a limit.
+    /// Bytes that may still be written before its WAL is removed. `None`: no limit.
     pub left_bytes: Option<u64>,
-    /// Its log is gone.
+    /// True if its WAL is gone.
     pub lost: bool,
 }
 
-/// Every slot of Consort's at this server, logical ones and those of standbys that Consort made.
+/// Returns every slot of Consort's at this server, logical ones and those of standbys that Consort made.
 ///
 /// # Errors
 /// As every query.
@@ -444,8 +454,8 @@ const SLOTS: &str = "\
     FROM pg_replication_slots WHERE slot_name LIKE 'standby\\_%' \
       OR slot_type = 'logical' AND plugin = 'pgoutput' AND slot_name LIKE 'consort\\_%\\_' || datoid ORDER BY 1";
 
-/// What is missing of an attached database, as names; empty if nothing is. Cheap enough to ask every second: a user who
-/// may create event triggers may also drop them.
+/// Returns the names of missing objects of an attached database; empty if it is complete. Cheap enough for
+/// every second: a user who may create event triggers may also drop them.
 ///
 /// # Errors
 /// As every query.

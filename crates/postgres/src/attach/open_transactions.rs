@@ -1,9 +1,10 @@
-//! Open transactions: which of them attaching waits for, and how an operator is told about them.
+//! Open transactions: those that attaching waits for, and their description for an operator.
 //!
-//! Event triggers do not fire for a command that began before they existed, and a transaction that began before may not
-//! have heard of them. Such a transaction need not have a transaction id yet: CREATE TRIGGER waits for its lock without
-//! one. And a snapshot does not list every id that is running (its xmax follows the newest *completed* one). Each
-//! transaction has a virtual transaction id from its first moment on, so these are waited for.
+//! Event triggers do not fire for a command that began before they existed, and a transaction that began
+//! before may not have loaded them. Such a transaction need not have a transaction id yet: CREATE TRIGGER
+//! waits for its lock without one. And a snapshot does not list every running id (its xmax follows the newest
+//! *completed* one). Each transaction has a virtual transaction id from its first moment on, so attaching
+//! waits for those.
 
 use super::SLOT_LIMIT;
 use crate::Error;
@@ -12,9 +13,9 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// First pause between two looks at the open transactions.
+/// First pause between two queries of the open transactions.
 const FIRST_ROUND: Duration = Duration::from_millis(5);
-/// Longest pause between two looks: `pg_locks` holds up others while it is read.
+/// Longest pause between two queries: `pg_locks` holds up other sessions while it is read.
 const LONGEST_ROUND: Duration = Duration::from_millis(250);
 /// The wait is reported after this time, and again whenever it has become twice as long.
 const FIRST_REPORT: Duration = Duration::from_secs(2);
@@ -25,17 +26,17 @@ const NAMED: usize = 3;
 /// Characters of a query in an error or a report.
 const QUERY_CHARACTERS: usize = 200;
 
-/// How long attaching waits for open transactions, and where it reports the wait.
+/// Maximum wait of attaching for open transactions, and the receiver of its reports.
 #[derive(Clone, Copy)]
 pub struct Patience<'a> {
-    /// Limit of each wait; `None`: as long as it takes.
+    /// Limit of each wait. `None`: unlimited.
     pub limit: Option<Duration>,
-    /// Receives the text that names the transactions: after two seconds, and then more and more rarely.
+    /// Receives the text that names the transactions: after two seconds, and then less and less often.
     pub report: &'a dyn Fn(&str),
 }
 
 impl Default for Patience<'_> {
-    /// Five seconds, without reports.
+    /// Returns a limit of five seconds, without reports.
     fn default() -> Self {
         Patience { limit: Some(SLOT_LIMIT), report: &|_| () }
     }
@@ -46,24 +47,25 @@ impl Default for Patience<'_> {
 pub(super) enum Scope {
     /// The database of the connection.
     Database,
-    /// The same, and each transaction with an id in another database: a new slot waits for those.
+    /// The database of the connection, and each transaction with an id in another database: a new slot waits
+    /// for those.
     NewSlot,
 }
 
-/// A transaction, or a command of several transactions, that a look has found.
+/// A transaction, or a command of several transactions, that a query has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Open {
-    /// The backend, by process number and start; the name of a prepared transaction.
+    /// Owner: the backend, by process number and start, or the name of a prepared transaction.
     owner: (Option<i32>, String),
     virtual_xid: Option<String>,
     /// Start of the command, if it may go on in a further transaction.
     command: Option<String>,
-    /// The text for people.
+    /// Description for the operator.
     text: String,
 }
 
 impl Open {
-    /// Whether this earlier one is still going on in what a later look has found.
+    /// Returns true if this transaction is still open in a later result.
     fn goes_on_in(&self, later: &Open) -> bool {
         self.owner == later.owner
             && (self.virtual_xid.is_some() && self.virtual_xid == later.virtual_xid
@@ -76,10 +78,11 @@ impl Open {
     }
 }
 
-/// Autovacuum, VACUUM and the stream of a slot run no DDL, and may take hours.
+/// Query of the open transactions. Autovacuum, VACUUM and the stream of a slot run no DDL, and may take
+/// hours, so they are left out.
 ///
-/// A command that commits before its end (CREATE INDEX CONCURRENTLY and its kin) is the same one as long as its start is;
-/// its text says so, unless it was cut off or is not tracked.
+/// A command that commits before its end (such as CREATE INDEX CONCURRENTLY) is the same one as long as its
+/// start is; its text says so, unless it was cut off or is not tracked.
 const OPEN: &str = "\
     SELECT a.pid, a.backend_start::text, l.virtualxid, \
       CASE WHEN a.state = 'active' AND (a.query ~* 'concurrently' \
@@ -116,10 +119,11 @@ async fn look(control: &Control, scope: Scope) -> Result<Vec<Open>, Error> {
         .collect())
 }
 
-/// Waits for the end of every transaction that is open now, and of every command that may have begun before now.
+/// Waits for the end of every transaction that is open now, and of every command that may have begun before
+/// now.
 ///
 /// # Errors
-/// [`Error::NotReady`] with the transactions that are open still, at the limit.
+/// [`Error::NotReady`] with the transactions that are still open, at the limit.
 pub(super) async fn wait_for_older(
     control: &Control,
     scope: Scope,
@@ -128,7 +132,7 @@ pub(super) async fn wait_for_older(
     let mut wait = Wait { control, scope, patience, began: Instant::now(), next_report: FIRST_REPORT };
     let backends = look(control, scope).await?.into_iter().filter(|open| !open.is_prepared()).collect();
     wait.for_these(backends).await?;
-    // Any of those may have prepared its transaction instead of ending it.
+    // Any of these sessions may have prepared its transaction instead of ending it.
     let prepared = look(control, scope).await?.into_iter().filter(Open::is_prepared).collect();
     wait.for_these(prepared).await
 }
@@ -162,7 +166,7 @@ impl Wait<'_> {
     }
 }
 
-/// What a later look has found of these earlier ones, with its newer text.
+/// Returns the earlier transactions that are still open, with their newer text.
 fn still_open(older: &[Open], now: Vec<Open>) -> Vec<Open> {
     let goes_on = |earlier: &Open, later: &Open| earlier.goes_on_in(later);
     older
@@ -188,7 +192,7 @@ impl fmt::Display for Waits<'_> {
     }
 }
 
-/// The oldest transactions by their texts, each cut, and how many there are beside.
+/// Returns the texts of the oldest transactions, each cut, and the number of the others.
 fn named(open: &[Open]) -> String {
     let cut = |text: &str| match text.char_indices().nth(QUERY_CHARACTERS) {
         Some((at, _)) => format!("{} ..", &text[..at]),

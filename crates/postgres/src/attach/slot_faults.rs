@@ -1,5 +1,5 @@
-//! What can be wrong with a slot of Consort's, and the line that fixes it. Such a slot keeps the primary's WAL: the disk fills,
-//! or the slot is lost.
+//! Faults of Consort's slots, each with the line that fixes it. Such a slot keeps the primary's WAL: the disk
+//! fills, or the slot is lost.
 
 use super::{Finding, SlotState};
 use crate::Error;
@@ -7,25 +7,27 @@ use crate::address::Control;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So long a slot may be inactive while a Consort runs: its database begins to be followed, or is followed again.
+/// Time for which a slot may be inactive while a Consort runs: its database begins to be followed, or is
+/// followed again.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ROUND: Duration = Duration::from_millis(500);
 
-/// What is wrong with a slot.
+/// Fault of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotFault {
-    /// The setting `databases` does not name its database (any more): no Consort reads it.
+    /// The setting `databases` does not name the slot's database (any more): no Consort reads it.
     LeftOver,
-    /// The primary has removed WAL that it needs.
+    /// The primary has removed WAL that the slot needs.
     Lost,
-    /// No Consort reads it.
+    /// No Consort reads the slot.
     Inactive,
-    /// Its database is attached, and it is not there.
+    /// The database is attached, but its slot does not exist.
     Missing,
 }
 
 impl SlotFault {
-    /// The fault of a slot that is there, in the eyes of whoever follows these databases. Slots of standbys have none.
+    /// Returns the fault of an existing slot, for a Consort that follows these databases. Slots of standbys
+    /// have none.
     pub fn of(slot: &SlotState, follows: impl Fn(&str) -> bool) -> Option<SlotFault> {
         let database = slot.database.as_deref()?;
         match slot {
@@ -36,7 +38,7 @@ impl SlotFault {
         }
     }
 
-    /// Its name in the console.
+    /// Name of the fault in the console.
     pub fn name(self) -> &'static str {
         match self {
             SlotFault::LeftOver => "left over",
@@ -46,21 +48,19 @@ impl SlotFault {
         }
     }
 
-    /// The fault with this name.
+    /// Returns the fault with this name.
     pub fn named(name: &str) -> Option<SlotFault> {
         use SlotFault::{Inactive, LeftOver, Lost, Missing};
         [LeftOver, Lost, Inactive, Missing].into_iter().find(|fault| fault.name() == name)
     }
 
-    /// The fault as a sentence about the slot.
+    /// Returns the fault as a sentence about the slot.
     pub fn what(self, slot: &str, kept_bytes: u64) -> String {
         let kept =
             format!("the primary keeps {:.1} MB of WAL for it", kept_bytes as f64 / f64::from(1 << 20));
         match self {
             SlotFault::LeftOver => {
-                format!(
-                    "the slot {slot} is left over: the setting databases does not name its database; {kept}"
-                )
+                format!("the slot {slot} is left over: its database is not listed (databases); {kept}")
             }
             SlotFault::Lost => {
                 format!(
@@ -68,11 +68,12 @@ impl SlotFault {
                 )
             }
             SlotFault::Inactive => format!("the slot {slot} is inactive: no Consort reads it; {kept}"),
-            SlotFault::Missing => format!("the slot {slot} is missing, and its database is attached"),
+            SlotFault::Missing => format!("the slot {slot} is missing, but its database is attached"),
         }
     }
 
-    /// The line that fixes it. `option` names the cluster for the command line; it is empty, or ends in a blank.
+    /// Returns the line that fixes it. `option` names the cluster for the command line; it is empty, or ends
+    /// in a blank.
     pub fn fix(self, option: &str, database: &str) -> String {
         match self {
             SlotFault::LeftOver => {
@@ -88,8 +89,8 @@ impl SlotFault {
     }
 }
 
-/// The faults of the slots at the primary of this connection. An inactive slot is a fault while a Consort runs, and worth a word
-/// while none does. A Consort that has just begun has some seconds to read it.
+/// Returns the faults of the slots at the primary of this connection. An inactive slot is a fault while a
+/// Consort runs, and a warning while none does. A Consort that has just begun has some seconds to read it.
 ///
 /// # Errors
 /// As every query.
@@ -121,7 +122,7 @@ pub async fn check_slots(
     Ok(slots.into_iter().filter_map(finding).collect())
 }
 
-/// The slot that the attached database of this connection lacks, if it lacks one.
+/// Returns the slot that the attached database of this connection lacks, if any.
 ///
 /// # Errors
 /// As every query.
@@ -130,7 +131,7 @@ pub async fn missing_slot(control: &Control) -> Result<Option<String>, Error> {
     Ok(super::find_slot(control, &slot).await?.is_none().then_some(slot))
 }
 
-/// Drops a slot of a database that cannot be entered, by a connection to another one of the same server.
+/// Drops a slot of a database that cannot be connected to, by a connection to another one of the same server.
 ///
 /// # Errors
 /// [`Error::Refused`] with 55006 if it is read.

@@ -1,15 +1,15 @@
-//! The rows of one commit as the stream gave them, for whoever applies them elsewhere.
+//! The rows of one commit as the stream delivered them, to be applied elsewhere.
 //!
 //! ```text
 //! relations   [accounts, history]            as they were described when the rows came
-//! in memory   (0, U..)(1, I..)(2, T..)       which of them, and the message: a part of what was received, not copied
+//! in memory   (0, U..)(1, I..)(2, T..)       which of them, and the message: a slice of the received data
 //! in a file   the same, length by length; a file that has no name any more, of this commit alone or of many
-//! lost        there was too much for memory, and no room for a file: who reads them is told so
+//! lost        too much for memory, and no room for a file: reading them is an error
 //! ```
 //!
-//! A table may be described anew in mid-transaction (DDL between two rows); then it stands twice among the relations, and
-//! each row points at the one that it came under. A truncation speaks of several: it carries how many were known by
-//! then, and its numbers mean the last one of each.
+//! A table may be described again in mid-transaction (DDL between two rows). Then it stands twice among the
+//! relations, and each row points at the description that it came under. A truncation concerns several
+//! tables: it carries how many were known by then, and its numbers mean the last description of each.
 
 use super::message::Relation;
 use crate::unique_name;
@@ -21,25 +21,27 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What one kept message costs beside its bytes.
+/// Bytes that one kept message costs in addition to its content.
 const EACH_BYTES: usize = size_of::<(u32, Bytes)>();
-/// A spilled message begins with its place and its length.
+/// Bytes before a spilled message: its relation index and its length.
 const HEAD_BYTES: usize = 8;
-/// The file is written and read in pieces of this size, or of a message if that is larger.
+/// Bytes of one read or write of the file; a larger message is one piece.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// The bit of a truncation's options that tells: with RESTART IDENTITY.
+/// Bit of a truncation's options: RESTART IDENTITY.
 const RESTARTS: u8 = 2;
 
-/// The bit of a place that tells: not a table, but how many tables were known.
+/// Bit of a row's relation index that marks a truncation: the rest is not an index, but the number of known
+/// tables.
 const SEVERAL: u32 = 1 << 31;
 
 /// The rows of one commit, in the order in which they were written. Cheap to clone.
 ///
-/// Up to [`Changes::MAX_IN_MEMORY_BYTES`] of them lie in memory. More than that goes to a file in the folder for large temporary
-/// files (`TMPDIR`, else `/var/tmp`), which has no name any more: it ends with the last clone, however the process ends. Where it
-/// cannot be written (the disk is full) the rows are lost: whoever reads them hears so, and the stream goes on. It would else give
-/// the same transaction again and again, while the primary keeps its log for nobody.
+/// Up to [`Changes::MAX_IN_MEMORY_BYTES`] of them lie in memory. More than that goes to an unnamed file in
+/// the folder for large temporary files (`TMPDIR`, else `/var/tmp`). The file ends with the last clone,
+/// however the process ends. If it cannot be written (the disk is full) the rows are lost: reading them
+/// returns an error, and the stream goes on. Otherwise the stream would repeat the same transaction for ever,
+/// while the primary keeps its WAL for no reader.
 #[derive(Clone, Debug)]
 pub struct Changes {
     relations: Arc<[Arc<Relation>]>,
@@ -52,42 +54,42 @@ pub struct Changes {
 #[derive(Clone, Debug)]
 enum Messages {
     Here(Arc<[(u32, Bytes)]>),
-    /// From this place of the file on.
+    /// The rows lie in this file, from this position on.
     Filed(Arc<File>, u64),
-    /// Nobody has them, and why.
+    /// The rows are lost, for this reason.
     Lost(Arc<str>),
 }
 
 impl Changes {
-    /// So much of one transaction's rows is kept in memory.
+    /// Maximum bytes of one transaction's rows in memory.
     pub const MAX_IN_MEMORY_BYTES: usize = 16 * 1024 * 1024;
 
-    /// How many messages there are: one per row, one per TRUNCATE.
+    /// Number of messages: one per row, one per TRUNCATE.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many bytes they are, with what keeping them costs; none if they are lost.
+    /// Bytes of the messages and their overhead; zero if they are lost.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether they lie in a file.
+    /// Returns true if they lie in a file.
     pub fn filed(&self) -> bool {
         matches!(self.messages, Messages::Filed(..))
     }
 
-    /// Whether a TRUNCATE is among them that restarts sequences.
+    /// Returns true if a TRUNCATE among them restarts sequences.
     pub fn restarts(&self) -> bool {
         self.restarts
     }
 
-    /// The tables that they speak of.
+    /// Tables of the rows.
     pub fn relations(&self) -> &[Arc<Relation>] {
         &self.relations
     }
 
-    /// Reads them from the beginning.
+    /// Reads the rows from the beginning.
     pub fn read(&self) -> Reader<'_> {
         let at = match self.messages {
             Messages::Here(_) | Messages::Lost(_) => 0,
@@ -102,35 +104,36 @@ impl Changes {
 pub struct Change<'a> {
     relations: &'a [Arc<Relation>],
     place: u32,
-    /// The message as the stream gave it; [`message::read`](super::message::read) reads it.
+    /// The message as the stream delivered it; [`message::read`](super::message::read) reads it.
     pub message: Bytes,
 }
 
 impl<'a> Change<'a> {
-    /// The table of a row. `None` if the message speaks of several.
+    /// Table of a row. `None` for a message about several tables.
     pub fn relation(&self) -> Option<&'a Arc<Relation>> {
         self.relations.get(self.place as usize)
     }
 
-    /// The table with this number, of a message that speaks of several.
+    /// Returns the table with this number, of a message about several tables.
     pub fn relation_of(&self, id: u32) -> Option<&'a Arc<Relation>> {
         let known = (self.place & !SEVERAL) as usize;
         self.relations.get(..known)?.iter().rfind(|relation| relation.id == id)
     }
 }
 
-/// Gives out the messages of one commit.
+/// Reader of the messages of one commit.
 pub struct Reader<'a> {
     changes: &'a Changes,
-    /// How many were given out.
+    /// Number of returned messages.
     next: u64,
-    /// What was read of the file and not given out, and where the file goes on.
+    /// Bytes that were read from the file and not returned yet, and the file's next position.
     piece: BytesMut,
     at: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// The next one; `None` behind the last. What is lost is an error at once: there is at least one message of it.
+    /// Returns the next change; `None` after the last. Lost rows are an error at once: there is at least one
+    /// message of them.
     ///
     /// # Errors
     /// Those of reading the file; [`io::ErrorKind::Other`] with the reason if the rows are lost.
@@ -141,7 +144,8 @@ impl<'a> Reader<'a> {
         }
         let (place, message) = match &self.changes.messages {
             Messages::Here(all) => {
-                let (place, message) = &all[usize::try_from(self.next).expect("it was counted in memory")];
+                let (place, message) =
+                    &all[usize::try_from(self.next).expect("the count was held in memory")];
                 (*place, message.clone())
             }
             Messages::Filed(file, _) => self.filed(file)?,
@@ -160,7 +164,7 @@ impl<'a> Reader<'a> {
         Ok((place, self.piece.split_to(length).freeze()))
     }
 
-    /// Reads on until so much of the file is here.
+    /// Reads until this much of the file is here.
     fn fill(&mut self, file: &File, wanted: usize) -> io::Result<()> {
         while self.piece.len() < wanted {
             let had = self.piece.len();
@@ -178,16 +182,17 @@ impl<'a> Reader<'a> {
 
 /// The rows of the transaction that is coming out.
 ///
-/// Invariants: `here_bytes <= Changes::MAX_IN_MEMORY_BYTES` between two messages; nothing is kept of what is lost.
+/// Invariants: `here_bytes <= Changes::MAX_IN_MEMORY_BYTES` between two messages; nothing is kept of lost
+/// rows.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     relations: Vec<Arc<Relation>>,
-    /// Where each table stands among them, by its number.
+    /// Index of each table among them, by its number.
     places: BTreeMap<u32, u32>,
     here: Vec<(u32, Bytes)>,
     here_bytes: usize,
     spilled: Option<File>,
-    /// Why there is no file.
+    /// Reason why there is no file.
     lost: Option<Arc<str>>,
     count: u64,
     bytes: u64,
@@ -241,12 +246,12 @@ impl Kept {
         place
     }
 
-    /// Puts what is in memory into the file; where that cannot be, all is lost.
+    /// Moves the rows in memory to the file. If that fails, all rows are lost.
     fn spill(&mut self) {
         if let Err(error) = self.write_out() {
-            let why = format!("they could not be put into a file: {}", named(&error));
+            let why = format!("cannot write them to a file: {}", named(&error));
             self.lost = Some(why.into());
-            // What there is of the file takes room that somebody else may need.
+            // The begun file takes space that other rows may need.
             (self.here, self.spilled) = (Vec::new(), None);
             (self.here_bytes, self.bytes) = (0, 0);
         }
@@ -269,7 +274,7 @@ impl Kept {
         file.write_all(&piece)
     }
 
-    /// The transaction has committed.
+    /// Finishes the rows of a committed transaction.
     pub(super) fn finish(mut self) -> Changes {
         if self.spilled.is_some() {
             self.spill();
@@ -284,25 +289,25 @@ impl Kept {
     }
 }
 
-/// Where the rows of many commits are put that memory has no room for: files without names, one behind the other. Each ends with
-/// the last commit that is in it.
+/// Storage for the rows of many commits that exceed the memory bound: files without names, one after the
+/// other. Each file ends with the last commit in it.
 #[derive(Debug, Default)]
 pub struct Archive {
-    /// The one that is written, and how long it is.
+    /// File that is written, with its length.
     file: Option<(Arc<File>, u64)>,
 }
 
 impl Archive {
-    /// One file is written up to this length, and then the next one.
+    /// Length at which a file is complete, and the next one begins.
     const FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-    /// Puts rows there that are in memory. How many bytes lie in files now, of those that were given.
+    /// Moves rows from memory into files. Returns the number of the given rows' bytes that lie in files now.
     ///
     /// # Errors
     /// The file cannot be made or written: all rows are where they were.
     pub fn put<'a>(&mut self, all: impl Iterator<Item = &'a mut Changes>) -> io::Result<u64> {
         self.write_out(all).map_err(|error| {
-            // On a disk that is full nothing may lie there that nobody wants: it ends with the last commit that is in it.
+            // A full disk must hold no unused data: the file ends with the last commit in it.
             self.file = None;
             io::Error::new(error.kind(), named(&error))
         })
@@ -338,7 +343,7 @@ impl Archive {
     }
 }
 
-/// One message, as it lies in a file.
+/// Writes one message, as it lies in a file.
 fn write(piece: &mut Vec<u8>, place: u32, message: &[u8]) {
     let length = u32::try_from(message.len()).expect("a message is shorter than its length field allows");
     piece.extend_from_slice(&place.to_be_bytes());
@@ -346,7 +351,7 @@ fn write(piece: &mut Vec<u8>, place: u32, message: &[u8]) {
     piece.extend_from_slice(message);
 }
 
-/// The place of a message that speaks of several tables, when so many were known.
+/// Returns the relation index of a message about several tables, when this many were known.
 fn several(known: usize) -> u32 {
     SEVERAL | u32::try_from(known).expect("a transaction meets fewer tables")
 }
@@ -358,12 +363,12 @@ fn nameless_file() -> io::Result<File> {
     Ok(file)
 }
 
-/// What went wrong with a file, with its folder: it is there that room must be made.
+/// Text of a file error, with its folder: space must be freed there.
 fn named(error: &io::Error) -> String {
     format!("{}: {error}", large_files().display())
 }
 
-/// Where large temporary files belong: the system's folder for them is often in memory (file-hierarchy(7)).
+/// Folder for large temporary files: the system's usual one is often in memory (file-hierarchy(7)).
 fn large_files() -> PathBuf {
     const LARGE: &str = "/var/tmp";
     let said = std::env::var_os("TMPDIR").map(PathBuf::from);
@@ -423,7 +428,7 @@ mod tests {
         let mut kept = Kept::default();
         let mut rows = Vec::new();
         for number in 0..60_u32 {
-            // Some larger than a piece of the file, some tiny.
+            // Some messages are larger than a piece of the file, some tiny.
             let length = if number % 7 == 0 { 3 * PIECE_BYTES } else { 5 };
             rows.push(row(1, &vec![u8::try_from(number).unwrap(); length]));
         }
@@ -460,11 +465,11 @@ mod tests {
             assert_eq!(archive.put(few.iter_mut()).unwrap(), bytes);
         }
         assert!(changes.iter().all(Changes::filed));
-        // What is in a file already stays there.
+        // Rows in a file stay there.
         let (file, end) = archive.file.clone().unwrap();
         assert_eq!(archive.put(changes[..1].iter_mut()).unwrap(), changes[0].bytes());
         assert_eq!(archive.file.as_ref().unwrap().1, end);
-        // The next file is begun, and the first one stays as long as something in it is wanted.
+        // The next file is begun, and the first one stays as long as a commit in it is wanted.
         archive.file = Some((file, Archive::FILE_BYTES));
         let mut last = commit(200, 10);
         archive.put(std::iter::once(&mut last)).unwrap();
@@ -473,7 +478,7 @@ mod tests {
         assert!(changes.iter().map(all).eq(before));
     }
 
-    /// A file on a disk that is full.
+    /// Returns a file on a disk that is full.
     fn on_a_full_disk() -> File {
         OpenOptions::new().read(true).write(true).open("/dev/full").unwrap()
     }

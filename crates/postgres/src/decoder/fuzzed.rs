@@ -1,8 +1,8 @@
-//! Any bytes as a message of the stream (`make fuzz`, which has this file and the reader alone).
+//! Fuzzing of the stream's messages with any bytes (`make fuzz`, which has this file and the reader alone).
 
 use super::message::{Message, Rows, Value, read};
 
-/// Values lie in the message, one behind the other; one message leaves nothing to the next.
+/// Values lie in the message, one after the other. One message leaves nothing to the next.
 pub(crate) fn check(bytes: &[u8]) {
     let mut rows = Rows::default();
     let _ = read(b"I\0\0\0\x07N\0\x01n", &mut rows);

@@ -1,4 +1,4 @@
-//! What a changed row means as a footprint: which row it is, which of its columns changed.
+//! Footprint of a changed row: its identity, and its changed columns.
 
 use super::message::{self, Old, Relation, Rows, Value};
 use history::{Access, ColumnSet, Key, RelationId, Rows as Which};
@@ -6,31 +6,32 @@ use statement_analysis::catalog::{Catalog, PrimaryKey, TypeKind};
 use statement_analysis::key;
 use statement_analysis::oid::FIRST_USER_OID;
 
-/// Types of PostgreSQL's own whose text does not tell all of a value: names that stand for numbers.
+/// Types of PostgreSQL's own whose text does not show the whole value: names that stand for numbers.
 const NAMES_OF_NUMBERS: [u32; 11] = [24, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191];
 
-/// xml: its text leaves a declaration out.
+/// OID of xml, whose text leaves a declaration out.
 const XML: u32 = 142;
 
-/// How the columns of one table's rows in the stream relate to its attributes.
+/// Mapping from the columns of one table's rows in the stream to its attributes.
 #[derive(Debug)]
 pub(super) struct Layout {
     columns: Vec<Column>,
-    /// The primary key, if its rows are told apart by it.
+    /// The primary key, if its rows are identified by it.
     key: Option<PrimaryKey>,
-    /// The columns that the server computes, whose values are not sent: what computes them may have become another one.
+    /// Columns that the server computes, whose values are not sent: their expressions may have changed.
     computed: ColumnSet,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Column {
     attribute: i16,
-    /// Whether equal text means an equal value.
+    /// True if equal text means an equal value.
     comparable: bool,
 }
 
 impl Layout {
-    /// Fits what the stream says of a table to what the catalog says. `None` if they do not agree: one of them is older.
+    /// Matches the stream's description of a table with the catalog's. `None` if they do not agree: one of
+    /// them is older.
     pub(super) fn fit(relation: &Relation, catalog: &Catalog) -> Option<Layout> {
         let known = catalog.relations.get(&RelationId::new(relation.id))?;
         let column = |sent: &message::Column| {
@@ -48,16 +49,16 @@ impl Layout {
         Some(Layout { columns, key, computed })
     }
 
-    /// A row that came or went.
+    /// Returns the access of an inserted or deleted row.
     pub(super) fn existence(&self, message: &[u8], row: &[Value]) -> Access {
         Access::existence(self.key_of(message, row, &[]).map_or(Which::All, |key| Which::keys([key])))
     }
 
-    /// A row that changed.
+    /// Returns the access of an updated row.
     pub(super) fn update(&self, message: &[u8], rows: &Rows, old: Option<Old>) -> Access {
         let new_key = self.key_of(message, &rows.new, &rows.old);
         let old_key = match old {
-            // Without an old key it did not change.
+            // Without an old key the key did not change.
             None => new_key,
             Some(_) => self.key_of(message, &rows.old, &[]),
         };
@@ -66,7 +67,7 @@ impl Layout {
                 Access::existence(Which::keys([old_key, new_key]))
             }
             (Some(key), Some(_)) => Access::update(self.changed(message, rows, old), Which::keys([key])),
-            // Which row it was and is cannot be said; its key may have changed.
+            // The row's identity before and after is unknown; its key may have changed.
             _ if self.key.is_some() => Access::WHOLE,
             _ => Access::update(self.changed(message, rows, old), Which::All),
         }
@@ -92,7 +93,7 @@ impl Layout {
         changed
     }
 
-    /// The row's key; a value that was not sent because it did not change is looked for in `before`.
+    /// Returns the row's key. A value that was not sent because it did not change is taken from `before`.
     fn key_of(&self, message: &[u8], row: &[Value], before: &[Value]) -> Option<Key> {
         key::of_row(self.key.as_ref()?, |attribute| {
             let place = self.columns.iter().position(|column| column.attribute == attribute)?;
@@ -106,8 +107,8 @@ impl Layout {
     }
 }
 
-/// Whether two values of this type are equal if their texts are. Of types that PostgreSQL does not bring itself only
-/// those that are made of such types: an extension's output may leave something out.
+/// Returns true if two values of this type are equal if their texts are. Types that PostgreSQL does not bring
+/// itself count only if they are made of such types: an extension's output may leave something out.
 fn comparable(type_id: u32, catalog: &Catalog) -> bool {
     match catalog.types.get(&type_id).map(|known| &known.kind) {
         Some(TypeKind::Array(inner) | TypeKind::Domain(inner) | TypeKind::Range(inner)) => {

@@ -1,46 +1,46 @@
-//! The messages of `pgoutput`, protocol 1 (PostgreSQL's chapter "Logical Replication Message Formats"), read in place:
-//! a row's values are ranges of the message, nothing is copied.
+//! The messages of `pgoutput`, protocol 1 (PostgreSQL's chapter "Logical Replication Message Formats"), read
+//! in place: a row's values are ranges of the message, nothing is copied.
 
 use std::ops::Range;
 
-/// What a message says of rows.
+/// Content of a message about rows.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// How a table's rows look from here on.
+    /// Layout of a table's rows from here on.
     Relation(Relation),
-    /// A row came.
+    /// A row was inserted.
     Insert {
-        /// The number of its table.
+        /// Number of the row's table.
         relation: u32,
     },
-    /// A row changed; whether there was an old row, or only its key.
+    /// A row was updated.
     Update {
         /// The number of its table.
         relation: u32,
-        /// The part of the old row that came along.
+        /// Part of the old row that was sent.
         old: Option<Old>,
     },
-    /// A row went.
+    /// A row was deleted.
     Delete {
         /// The number of its table.
         relation: u32,
-        /// The part of the old row that came along.
+        /// Part of the old row that was sent.
         old: Old,
     },
-    /// All rows of these tables went.
+    /// All rows of these tables were removed.
     Truncate {
         /// The numbers of the tables.
         tables: Tables<'a>,
-        /// With RESTART IDENTITY.
+        /// True for RESTART IDENTITY.
         restart: bool,
-        /// With CASCADE.
+        /// True for CASCADE.
         cascade: bool,
     },
-    /// Nothing that matters here: types, origins.
+    /// A message without meaning here: types, origins.
     Other,
 }
 
-/// What the server tells of a row as it was before.
+/// The server's description of a row before the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Old {
     /// The columns of its replica identity.
@@ -52,26 +52,26 @@ pub enum Old {
 /// A table as the stream names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// Its number: the OID at the primary.
+    /// Number of the table: the OID at the primary.
     pub id: u32,
-    /// Its schema.
+    /// Schema of the table.
     pub schema: String,
-    /// Its name within the schema.
+    /// Name of the table within the schema.
     pub name: String,
-    /// `d`, `n`, `f` or `i`, as in `pg_class.relreplident`.
+    /// Replica identity: `d`, `n`, `f` or `i`, as in `pg_class.relreplident`.
     pub identity: u8,
-    /// Each column that is sent: neither generated ones nor dropped ones are.
+    /// Columns that are sent: neither generated nor dropped ones are.
     pub columns: Vec<Column>,
 }
 
 /// A column as the stream names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// The OID of its type at the primary.
+    /// OID of the column's type at the primary.
     pub type_id: u32,
-    /// It is part of the replica identity; with the identity `f` every column is.
+    /// True if the column is part of the replica identity; with the identity `f` every column is.
     pub identity: bool,
 }
 
@@ -91,9 +91,9 @@ impl Tables<'_> {
 pub enum Value {
     /// NULL.
     Null,
-    /// A large value that was not changed: not sent.
+    /// A large value that was not changed and not sent.
     Unchanged,
-    /// Its text lies here in the message.
+    /// Text of the value, as a range of the message.
     Text(Range<usize>),
 }
 
@@ -106,7 +106,7 @@ pub struct Rows {
     pub new: Vec<Value>,
 }
 
-/// Reads a message; its rows go to `rows`. `None` if it is malformed.
+/// Reads a message, with its rows into `rows`. `None` if it is malformed.
 pub fn read<'a>(message: &'a [u8], rows: &mut Rows) -> Option<Message<'a>> {
     let mut reader = Reader { bytes: message, at: 0 };
     rows.old.clear();

@@ -1,26 +1,27 @@
-//! What committed at the primary, in the order of its log: one slot of one database, decoded by PostgreSQL's own
+//! Commits of the primary, in the order of its WAL: one slot of one database, decoded by PostgreSQL's own
 //! `pgoutput` and turned into footprints.
 //!
 //! ```text
-//! log        ...  BEGIN-less records ... | commit record |  ...
+//! WAL        ...  BEGIN-less records ... | commit record |  ...
 //!                                        start           end
 //! stream     Begin(start, xid)  rows ...  Commit(start, end)   keepalive(position)
 //! given out                               Decoded::Commit      Decoded::Position
 //! ```
 //!
-//! Transactions come whole, when they commit (no streaming of unfinished ones, no two-phase: a prepared transaction comes
-//! with its COMMIT PREPARED). A transaction that wrote to Consort's own log table ran DDL: it wrote everything.
+//! Transactions come whole, when they commit (no streaming of unfinished ones, no two-phase: a prepared
+//! transaction comes with its COMMIT PREPARED). A transaction that wrote to Consort's own log table ran DDL:
+//! it wrote everything.
 //!
-//! **Positions.** Whenever the walsender has caught up and is behind what was confirmed to it, it says how far it has
-//! come, without being asked (`WalSndWaitForWal`). So a position follows every burst by itself, and asking for one would
-//! tell nothing new.
+//! **Positions.** Whenever the walsender has caught up and is ahead of the confirmed position, it reports its
+//! position without a request (`WalSndWaitForWal`). So a position follows every burst automatically, and a
+//! request for one would return nothing new.
 //!
-//! **Rows and columns.** Which columns are the primary key the stream does not say (with REPLICA IDENTITY FULL), nor
-//! attribute numbers. They come from the catalog, which is younger or older than the place in the stream. So a catalog is
-//! believed only for commits that start behind the position at which it was read, and only if its snapshot sees every
-//! DDL that has come out so far; before that a row counts as its whole table.
+//! **Rows and columns.** The stream names neither the columns of the primary key (with REPLICA IDENTITY
+//! FULL), nor attribute numbers. They come from the catalog, which is younger or older than the position in
+//! the stream. So a catalog counts only for commits that start after the position at which it was read, and
+//! only if its snapshot sees every DDL that has come out so far. Before that a row counts as its whole table.
 //!
-//! **The rows themselves** are kept only if somebody asked for them ([`Decoder::keep_rows`]), as the messages came.
+//! **The rows themselves** are kept only on request ([`Decoder::keep_rows`]), as the messages came.
 
 mod changes;
 mod layout;
@@ -51,45 +52,46 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Values must not depend on anybody's settings: they are compared, keys are made of them, and who applies them elsewhere
-/// reads them under the same settings. With no search path names stand with their schema (`regclass`).
+/// Values must not depend on any session's settings: they are compared, keys are made of them, and a replica
+/// reads them under the same settings. With an empty search path names stand with their schema (`regclass`).
 pub const SETTINGS: &str = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC \
      -c bytea_output=hex -c extra_float_digits=1 -c lc_monetary=C -c search_path= -c quote_all_identifiers=off";
-/// What was confirmed is told to the server this often.
+/// Interval at which the confirmed position is sent to the server.
 const CONFIRM_EVERY: Duration = Duration::from_millis(500);
-/// The server hears from us at least this often.
+/// Maximum interval between status messages to the server.
 const SPEAK_EVERY: Duration = Duration::from_secs(1);
-/// A server that asks for an answer twice within this time is stopping.
+/// Maximum time between two reply requests of a server that is stopping.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
-/// Messages that wait between the connection and us; then the server waits.
+/// Maximum messages that wait between the connection and the decoder; then the server waits.
 const MAX_WAITING: usize = 4096;
-/// DDL transactions that are in no catalog yet; more of them are remembered by the highest alone.
+/// Maximum DDL transactions outside of any catalog that are remembered one by one; of more, the highest alone
+/// is kept.
 const MAX_UNSEEN_DDL: usize = 256;
 
-/// Something that came out of the slot.
+/// Output of a slot.
 #[derive(Clone, Debug)]
 pub enum Decoded {
     /// A transaction committed.
     Commit {
-        /// What it wrote; nothing if it wrote to no published table.
+        /// The commit's footprint; empty if it wrote to no published table.
         commit: Commit,
-        /// It ran DDL, so it wrote [`Footprint::Everything`].
+        /// True if the commit ran DDL, so it wrote [`Footprint::Everything`].
         ddl: bool,
-        /// Its rows, if [`Decoder::keep_rows`] asked for them before it began to come out.
+        /// Rows of the commit, if [`Decoder::keep_rows`] asked for them before it began to come out.
         changes: Option<Changes>,
     },
-    /// Every commit whose record starts below has been given out.
+    /// Position below which every commit record's start has been returned.
     Position(Lsn),
 }
 
-/// How much has come out since the slot was opened.
+/// Amount of output since the slot was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions.
+    /// Number of transactions.
     pub commits: u64,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Rows that counted as their whole table, for want of a catalog that fits.
+    /// Number of rows that counted as their whole table, because no catalog matched.
     pub coarse_rows: u64,
 }
 
@@ -99,7 +101,7 @@ pub struct Decoder {
     sighting: Sighting,
     database: DatabaseId,
     from: Lsn,
-    /// A recent identity, to widen 32-bit ones by.
+    /// A recent transaction id, to widen 32-bit ones by.
     near: Xid,
     relations: BTreeMap<u32, Known>,
     catalog: Option<Rc<Loaded>>,
@@ -114,29 +116,29 @@ pub struct Decoder {
 /// A table that the stream has named.
 struct Known {
     relation: Arc<Relation>,
-    /// Consort's own log table.
+    /// True for Consort's own log table.
     log: bool,
     layout: Option<Layout>,
 }
 
-/// The transaction whose rows are coming.
+/// The transaction whose rows are coming out.
 struct Transaction {
     xid: Xid,
     start: Lsn,
     wrote: Footprint,
-    /// Tables of which all has been written: their rows need not be looked at any more.
+    /// Tables that count as written wholly: their further rows need not be read.
     whole: Vec<u32>,
     ddl: bool,
-    /// The catalog speaks of this place in the log.
+    /// True if the catalog describes this position of the WAL.
     precise: bool,
     kept: Option<Kept>,
 }
 
-/// DDL that has come out and is in no catalog that we were given.
+/// DDL that has come out and is in no catalog that the decoder has received.
 #[derive(Debug, Default)]
 struct UnseenDdl {
     each: Vec<Xid>,
-    /// Everything up to here, when they became too many to name.
+    /// Highest DDL transaction, once they became too many to keep one by one.
     up_to: Xid,
 }
 
@@ -153,20 +155,23 @@ impl UnseenDdl {
     }
 }
 
-/// When the server asked for an answer, by its own clock; the client gives the answer by itself, with what is confirmed.
+/// Time at which the server requested a reply, by its own clock. The client replies automatically, with the
+/// confirmed position.
 ///
-/// A server that goes on asks once when it has not heard from us for half of its `wal_sender_timeout`: after this machine
-/// or the connection stood still, or a clock was set. A server that is stopped (`WalSndDone`) asks, and asks again as soon
-/// as it has the answer, without a bound, until all of its log is confirmed. That we cannot: what is confirmed must have
-/// been proven visible, by a server that answers no more. So who asks twice within [`ASKS_AGAIN`] is left; the slot goes on
-/// where it was confirmed. The server's clock tells, because both may have waited here to be read.
+/// A running server requests one reply when it has received nothing from us for half of its
+/// `wal_sender_timeout`: after this machine or the connection stood still, or a clock was set. A server that
+/// is being stopped (`WalSndDone`) requests a reply, and requests again as soon as it has the reply, without
+/// a bound, until all of its WAL is confirmed. Consort cannot confirm that: a confirmed position must have
+/// been proven visible, by a server that answers no more. So a server that requests twice within
+/// [`ASKS_AGAIN`] is left; the slot goes on where it was confirmed. The server's clock counts, because both
+/// requests may have waited here to be read.
 #[derive(Debug, Default)]
 struct Asked {
     last_us: Option<i64>,
 }
 
 impl Asked {
-    /// It asks; `true`: again.
+    /// Notes a request. Returns true for a repeated one.
     fn again(&mut self, now_us: i64) -> bool {
         let within = i64::try_from(ASKS_AGAIN.as_micros()).unwrap_or(i64::MAX);
         self.last_us.replace(now_us).is_some_and(|last| (0..=within).contains(&now_us.saturating_sub(last)))
@@ -177,8 +182,9 @@ impl Decoder {
     /// Opens a slot at the primary, where it was confirmed last.
     ///
     /// # Errors
-    /// [`Error::Setup`] if there is no such slot or its log is gone (`consort repair`), [`Error::NotReady`] while the
-    /// server still holds it for a connection that broke, [`Error::Protocol`] if the server is no primary.
+    /// [`Error::Setup`] if there is no such slot or its WAL is gone (`consort repair`), [`Error::NotReady`]
+    /// while the server still holds it for a connection that broke, [`Error::Protocol`] if the server is no
+    /// primary.
     pub async fn open(
         address: &Address,
         slot: &str,
@@ -201,7 +207,7 @@ impl Decoder {
         let row = texts(&rows);
         let [from, near, active] = row.as_slice() else {
             return Err(Error::Setup(format!(
-                "the slot {slot} is not there, or its log is gone: consort repair"
+                "the slot {slot} is missing, or its WAL was removed: run `consort repair`"
             )));
         };
         if active.as_deref() == Some("t") {
@@ -229,28 +235,28 @@ impl Decoder {
         })
     }
 
-    /// The life of the primary that this stream belongs to.
+    /// The incarnation of the primary that this stream belongs to.
     pub fn sighting(&self) -> &Sighting {
         &self.sighting
     }
 
-    /// Every commit whose record starts here or behind comes out.
+    /// Position from which every commit whose record starts there or later comes out.
     pub fn from(&self) -> Lsn {
         self.from
     }
 
-    /// How much has come out.
+    /// Amount of output.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Whether commits bring their rows, from the next one on that begins to come out. It costs their memory (a bounded
-    /// part of it: [`Changes::MAX_IN_MEMORY_BYTES`]); nothing while it is off, as it is at first.
+    /// Sets whether commits bring their rows, from the next one on that begins to come out. Rows cost memory
+    /// (a bounded part of it: [`Changes::MAX_IN_MEMORY_BYTES`]). Off by default.
     pub fn keep_rows(&mut self, keep: bool) {
         self.keeps_rows = keep;
     }
 
-    /// The next commit or position. May be given up and asked again: nothing is lost.
+    /// Returns the next commit or position. Cancel-safe: nothing is lost.
     ///
     /// # Errors
     /// [`Error::Unreachable`] or [`Error::NotReady`]: open it again. [`Error::Setup`]: the slot is lost.
@@ -266,13 +272,14 @@ impl Decoder {
         }
     }
 
-    /// Nothing that starts below is needed again, not even after a restart of ours: the server may forget its log.
+    /// Confirms a position: nothing that starts below is needed again, not even after a restart of Consort.
+    /// The server may remove its WAL.
     pub fn confirm(&self, to: Lsn) {
         self.client.update_applied_lsn(pgwire_replication::Lsn::from_u64(to.get()));
     }
 
-    /// Gives it the catalog to tell rows and columns by. Returns `false` if a DDL that has come out is not in it: load
-    /// it again.
+    /// Passes the catalog that identifies rows and columns. Returns `false` if a DDL that has come out is not
+    /// in it: load it again.
     pub fn know(&mut self, catalog: Rc<Loaded>) -> bool {
         if !self.unseen_ddl.all_seen_by(&catalog.snapshot) {
             return false;
@@ -306,7 +313,7 @@ impl Decoder {
             ReplicationEvent::KeepAlive { wal_end, .. } if self.open.is_none() => {
                 return Ok(Some(Decoded::Position(Lsn::new(wal_end.as_u64()))));
             }
-            // In mid-transaction a position counts for nothing; logical messages are nobody's rows.
+            // In mid-transaction a position counts for nothing; logical messages contain no rows.
             ReplicationEvent::KeepAlive { .. } | ReplicationEvent::Message { .. } => {}
             ReplicationEvent::StoppedAt { .. } => return Err(malformed()),
         }
@@ -315,7 +322,7 @@ impl Decoder {
 
     fn let_go(&self) -> Error {
         self.client.stop();
-        Error::NotReady("the server is stopping: it wants all of its log confirmed".to_owned())
+        Error::NotReady("the server is stopping: it waits until all WAL is confirmed".to_owned())
     }
 
     fn begin(&mut self, start: Lsn, xid: u32) {
@@ -348,7 +355,7 @@ impl Decoder {
 
     fn forget_what_ddl_changed(&mut self, ddl: Xid) {
         if self.catalog.as_ref().is_some_and(|catalog| catalog.snapshot.sees(ddl)) {
-            // It was read after this DDL; the commits before have passed as whole tables.
+            // The catalog was read after this DDL; earlier commits have passed as whole tables.
             return;
         }
         self.catalog = None;
@@ -367,7 +374,7 @@ impl Decoder {
         done.ok_or_else(malformed)
     }
 
-    /// Keeps a message about rows, if this transaction's are kept.
+    /// Keeps a message about rows, if this transaction's rows are kept.
     fn keep(&mut self, data: Bytes) -> Result<(), Error> {
         let Some(kept) = self.open.as_mut().and_then(|open| open.kept.as_mut()) else { return Ok(()) };
         let relations = &self.relations;
@@ -375,7 +382,7 @@ impl Decoder {
         kept.add(data, relation).ok_or_else(malformed)
     }
 
-    /// A row of a table that has been written wholly already needs no reading.
+    /// Returns true for a row of a table that counts as written wholly: it needs no reading.
     fn adds_nothing(&self, data: &[u8]) -> bool {
         let (Some(b'I' | b'U' | b'D'), Some(four), Some(open)) = (data.first(), data.get(1..5), &self.open)
         else {
@@ -418,7 +425,7 @@ impl Decoder {
         self.relations.insert(relation.id, Known { relation: Arc::new(relation), log, layout });
     }
 
-    /// Adds one changed row. `None` if the server never said what table this is.
+    /// Adds one changed row. `None` if the server never described its table.
     fn row(&mut self, relation: u32, access: impl FnOnce(&Layout) -> Access) -> Option<()> {
         let open = self.open.as_mut()?;
         let known = self.relations.get(&relation)?;
@@ -442,7 +449,7 @@ impl Decoder {
     }
 }
 
-/// How the client reaches the server: through the socket in `folder`, if there is one.
+/// Configuration of the client: through the socket in `folder`, if there is one.
 fn config(address: &Address, folder: Option<&Path>, slot: &str) -> ReplicationConfig {
     let password = address.password.clone().unwrap_or_default();
     let (user, database) = (address.user.as_str(), address.database.as_str());
@@ -475,7 +482,7 @@ fn look_at(slot: &str) -> String {
     )
 }
 
-/// The first row of an answer as texts; empty if there is none.
+/// Returns the first row of an answer as texts; empty if there is none.
 fn texts(rows: &[QueryRow]) -> Vec<Option<String>> {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     rows.first().map(|row| row.iter().map(|value| value.as_ref().map(text)).collect()).unwrap_or_default()
@@ -485,7 +492,7 @@ fn malformed() -> Error {
     Error::Protocol("the replication stream is malformed".to_owned())
 }
 
-/// The client's errors, sorted as ours. It gives the server's as `text (SQLSTATE 12345)`.
+/// Converts the client's errors. The client reports the server's as `text (SQLSTATE 12345)`.
 fn error(error: PgWireError) -> Error {
     match error {
         PgWireError::Server(text) | PgWireError::Auth(text) => {
@@ -494,9 +501,10 @@ fn error(error: PgWireError) -> Error {
                 .and_then(|text| text.rsplit_once(" (SQLSTATE "))
                 .map_or((text.as_str(), ""), |(message, sqlstate)| (message, sqlstate));
             match sqlstate {
-                // "replication slot is active for PID": the server has not noticed yet that our last connection is gone.
+                // "replication slot is active for PID": the server has not noticed yet that our last
+                // connection is gone.
                 "55006" => Error::NotReady(message.to_owned()),
-                // The slot, or its log, is gone.
+                // The slot, or its WAL, is gone.
                 "42704" | "58P01" | "55000" => Error::Setup(message.to_owned()),
                 _ => Error::from_sqlstate(sqlstate, message.to_owned()),
             }

@@ -1,19 +1,22 @@
-//! When the transactions ended whose records lie in a piece of WAL (access/xlogrecord.h and access/xact.h of PostgreSQL 15).
+//! End times of the transactions whose records lie in a piece of WAL (access/xlogrecord.h and access/xact.h
+//! of PostgreSQL 15).
 
 /// Bytes of a page of WAL.
 const PAGE_BYTES: usize = 8192;
-/// What a page begins with, if the server's integers are little-endian (`XLOG_PAGE_MAGIC`).
+/// First bytes of a page, if the server's integers are little-endian (`XLOG_PAGE_MAGIC`).
 const PAGE_MAGIC: [u8; 2] = [0x10, 0xD1];
-/// A record of the page before goes on here (`XLP_FIRST_IS_CONTRECORD`).
+/// Flag of a page that continues the previous page's record (`XLP_FIRST_IS_CONTRECORD`).
 const GOES_ON: u8 = 0x01;
-/// The first page of a segment has more in its header (`XLP_LONG_HEADER`).
+/// Flag of a segment's first page, which has a longer header (`XLP_LONG_HEADER`).
 const LONG_HEADER: u8 = 0x02;
-/// The record of the page before was cut off by a crash; another one begins here (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+/// Flag of a page that begins with another record, because a crash cut off the previous page's one
+/// (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
 const OVERWRITTEN: u8 = 0x08;
-/// The resource manager of WAL itself (`RM_XLOG_ID`), and its record before the empty rest of a segment (`XLOG_SWITCH`).
+/// The resource manager of WAL itself (`RM_XLOG_ID`), and its record before the empty rest of a segment
+/// (`XLOG_SWITCH`).
 const WAL_ITSELF: u8 = 0;
 const SWITCH: u8 = 0x40;
-/// The header of a record.
+/// Bytes of the header of a record.
 const RECORD_HEADER_BYTES: usize = 24;
 /// The number of the resource manager that writes the ends of transactions (`RM_XACT_ID`).
 const TRANSACTIONS: u8 = 1;
@@ -21,19 +24,19 @@ const TRANSACTIONS: u8 = 1;
 const ENDS: [u8; 4] = [0x00, 0x20, 0x30, 0x40];
 const OPERATION: u8 = 0x70;
 
-/// The ends of transactions beside a position in WAL: microseconds since 2000, as the records have them.
+/// The ends of transactions next to a position in WAL: microseconds since 2000, as the records have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ends {
-    /// Those at or below the position, in the order of their records.
+    /// Ends at or below the position, in the order of their records.
     pub(super) below: Vec<i64>,
-    /// The first one that ends above it.
+    /// First end above the position.
     pub(super) next: Option<i64>,
-    /// A record ends at the position, or is the switch to the next segment.
+    /// True if a record ends at the position, or is the switch to the next segment.
     pub(super) is_boundary: bool,
 }
 
-/// Reads whole pages of WAL; `position` is an offset in them. `None` if they are no WAL that is understood here, or all of a
-/// record that began before.
+/// Reads whole pages of WAL; `position` is an offset in them. `None` if the pages cannot be read, or consist
+/// of one record that began before.
 pub(super) fn ends_of_transactions(pages: &[u8], position: usize) -> Option<Ends> {
     let mut reader = Reader { pages, at: 0, is_inside: true, is_overwritten: false };
     reader.enter_first_page()?;
@@ -52,18 +55,18 @@ pub(super) fn ends_of_transactions(pages: &[u8], position: usize) -> Option<Ends
     Some(ends)
 }
 
-/// Where reading stands: between two records, or inside of one.
+/// Position of the reader: between two records, or inside of one.
 struct Reader<'a> {
     pages: &'a [u8],
     at: usize,
-    /// A record has begun.
+    /// True if a record has begun.
     is_inside: bool,
-    /// The record that had begun was cut off by a crash: other records begin on the page after it.
+    /// True if the begun record was cut off by a crash: other records begin on the page after it.
     is_overwritten: bool,
 }
 
 impl Reader<'_> {
-    /// Passes over the rest of a record that began on an earlier page.
+    /// Skips the rest of a record that began on an earlier page.
     fn enter_first_page(&mut self) -> Option<()> {
         let page = self.pages.get(..20)?;
         if !page.starts_with(&PAGE_MAGIC) {
@@ -78,14 +81,15 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Whether records end here. Behind the last one of a page the next begins after the page's header.
+    /// Returns true if records end here. After the last record of a page the next begins after the page's
+    /// header.
     fn is_at(&self, position: usize) -> bool {
         let at = self.at.next_multiple_of(8);
         let longest_header = 40;
         at == position || at.is_multiple_of(PAGE_BYTES) && position > at && position - at <= longest_header
     }
 
-    /// The next bytes of records, without the headers of pages between them.
+    /// Returns the next bytes of records, without the headers of pages between them.
     fn take(&mut self, mut count: usize) -> Option<Vec<u8>> {
         let mut taken = Vec::with_capacity(count.min(PAGE_BYTES));
         while count > 0 {
@@ -105,7 +109,7 @@ impl Reader<'_> {
         Some(taken)
     }
 
-    /// The next record, if it is whole. Records begin at multiples of 8.
+    /// Returns the next record, if it is whole. Records begin at multiples of 8.
     fn record(&mut self) -> Option<Vec<u8>> {
         loop {
             self.at = self.at.next_multiple_of(8);
@@ -127,13 +131,13 @@ impl Reader<'_> {
     }
 }
 
-/// The rest of the segment is empty.
+/// Returns true if the rest of the segment is empty.
 fn is_switch(record: &[u8]) -> bool {
     let (info, manager) = (record[16], record[17]);
     manager == WAL_ITSELF && info & 0xF0 == SWITCH
 }
 
-/// The time in a record that ends a transaction: the first that its data have.
+/// Returns the time in a record that ends a transaction: the first in its data.
 fn end_of_transaction(record: &[u8]) -> Option<i64> {
     let (info, manager) = (record[16], record[17]);
     if manager != TRANSACTIONS || !ENDS.contains(&(info & OPERATION)) {
@@ -142,7 +146,8 @@ fn end_of_transaction(record: &[u8]) -> Option<i64> {
     let mut at = RECORD_HEADER_BYTES;
     loop {
         at += match record.get(at)? {
-            // Where it was replicated from, and the transaction around it (`XLR_BLOCK_ID_ORIGIN`, `.._TOPLEVEL_XID`).
+            // The replication origin, and the transaction around it (`XLR_BLOCK_ID_ORIGIN`,
+            // `.._TOPLEVEL_XID`).
             253 => 3,
             252 => 5,
             // The data, with a length in one byte or in four.
@@ -161,7 +166,7 @@ fn time(data: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// A record of this resource manager with these data, filled up to so many bytes.
+    /// A record of this resource manager with these data, filled up to `length` bytes.
     fn record(manager: u8, info: u8, data: &[u8], length: u32) -> Vec<u8> {
         let mut record = length.to_le_bytes().to_vec();
         record.extend([0; 12]);
@@ -176,7 +181,7 @@ mod tests {
         record(TRANSACTIONS, 0x80, &[prefix, &[255, 8], &time.to_le_bytes()].concat(), 46)
     }
 
-    /// Pages of these bytes; the first one goes on with a record of which so many bytes are left.
+    /// Pages of these bytes; the first one goes on with a record of which `rest` bytes are left.
     fn pages(records: &[u8], rest: u32) -> Vec<u8> {
         let mut pages = Vec::new();
         for part in records.chunks(PAGE_BYTES - 24) {
@@ -208,7 +213,7 @@ mod tests {
         let both = |below: &[i64], next, is_boundary| Some(Ends { below: below.to_vec(), next, is_boundary });
         let first_end = 24 + 16 + 48;
         assert_eq!(ends(pages.len() - 1).map(|ends| (ends.below, ends.next)), Some((vec![7, 8, -3], None)));
-        // One that ends beyond the position is the next.
+        // A transaction that ends beyond the position is the next.
         assert_eq!(ends(first_end), both(&[7], Some(8), true));
         assert_eq!(ends(first_end - 8), both(&[], Some(7), false));
         assert_eq!(ends(24 + 16), both(&[], Some(7), true), "behind the rest of the record before");

@@ -1,12 +1,13 @@
-//! Whether a standby is on the primary's history up to where it has replayed: a diverged one has rows that the primary never
-//! had, or lacks rows that it has, and PostgreSQL lets it answer all the same.
+//! Proof that a standby is on the primary's history up to its replay position. A diverged standby has rows
+//! that the primary never had, or lacks rows that it has, and PostgreSQL lets it answer all the same.
 //!
-//! Four things are compared, each by its contents. The *timelines* ([`TimelineHistory`]): IDENTIFY_SYSTEM of the streaming
-//! replication protocol tells the timeline that a standby has replayed, not the newest that it knows, and TIMELINE_HISTORY tells
-//! how that came to be. The *WAL* below the replay position, for two servers may have been promoted at the same position to
-//! timelines of the same number. And because a WAL receiver begins at a segment's start, and overwrites what was replayed of
-//! that segment with what it receives: the *last checkpoint* in the standby's control file, and the *last transaction* that it
-//! saw end, with the position itself, at which a record of the primary's must end.
+//! Four things are compared, each by its contents. The *timelines* ([`TimelineHistory`]): IDENTIFY_SYSTEM of
+//! the streaming replication protocol reports the timeline that a standby has replayed, not the newest that
+//! it knows. TIMELINE_HISTORY reports its history. The *WAL* below the replay position, for two servers may
+//! have been promoted at the same position to timelines of the same number. And because a WAL receiver begins
+//! at a segment's start, and overwrites the replayed part of that segment with what it receives: the *last
+//! checkpoint* in the standby's control file, and the *last transaction* that it saw end, with the position
+//! itself, at which a record of the primary's must end.
 
 mod commits;
 mod wal;
@@ -20,61 +21,61 @@ use commits::Ends;
 use history::{Epoch, Fork, Incarnation, Lsn, Timeline, TimelineHistory};
 use wal::{Checkpoint, Segment};
 
-/// What makes a standby of the primary out of a diverged server.
+/// Remedy that makes a standby of the primary out of a diverged server.
 pub const REMEDY: &str =
     "stop it and run pg_rewind with the primary as its source, or make a new base backup";
-/// The same for a standby that may follow a foreign timeline next.
-const LEAD_BACK: &str = "let primary_conninfo and restore_command lead to the primary; if it went there already, run \
-    pg_rewind or make a new base backup";
-/// A longer history file is not read, bytes.
+/// Remedy for a standby that may follow a foreign timeline next.
+const LEAD_BACK: &str = "point primary_conninfo and restore_command to the primary; if the standby has \
+                         diverged already, run pg_rewind or make a new base backup";
+/// Maximum bytes of a history file that is read.
 const FILE_LIMIT: u64 = 1 << 20;
 
-/// The history of the primary, in one life of it.
+/// The history of the primary, in one incarnation of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrimaryHistory {
-    /// The life.
+    /// Incarnation of the primary.
     pub incarnation: Incarnation,
     system: u64,
     history: TimelineHistory,
 }
 
-/// A standby is on the primary's history, and for as long as this holds it stays there.
+/// Proof that a standby is on the primary's history, and stays there for as long as this holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// The life of the primary whose history it is.
+    /// The incarnation of the primary whose history it is.
     pub primary: Incarnation,
     /// The timeline that the standby has replayed.
     pub timeline: Timeline,
-    /// Up to here that timeline is the primary's.
+    /// Position up to which that timeline is the primary's.
     pub reach: Lsn,
-    /// The newest timeline of the primary's history that it may come to.
+    /// Newest timeline of the primary's history that the standby may come to.
     pub follows: Timeline,
-    /// The process that receives its WAL, if there is one: another one may receive other WAL.
+    /// Process that receives its WAL, if there is one: another one may receive other WAL.
     pub receiver: Option<i32>,
-    /// The primary was there, so that WAL was compared where both still have it.
+    /// True if the primary was reachable, so that WAL was compared where both still have it.
     pub compared_wal: bool,
 }
 
-/// What a standby says of itself.
+/// A standby's description of itself.
 struct Standby {
     link: Link,
     sighting: Sighting,
     history: TimelineHistory,
-    /// The newest history that it knows, which it may follow next.
+    /// Newest history that the standby knows, which it may follow next.
     known: TimelineHistory,
     replayed: Lsn,
     receiver: Option<i32>,
-    /// When the last transaction ended that it has replayed since it started, if none has ended while it was asked:
-    /// microseconds since 2000.
+    /// End time of the last transaction that it has replayed since it started, if none has ended during the
+    /// queries: microseconds since 2000.
     last_end: Option<i64>,
     checkpoint: Checkpoint,
 }
 
 impl PrimaryHistory {
-    /// Asks the primary.
+    /// Reads the history of the primary.
     ///
     /// # Errors
-    /// [`Error::Protocol`] if it is a standby; [`Error::Setup`] if the history of its timeline is not there.
+    /// [`Error::Protocol`] if it is a standby; [`Error::Setup`] if the history of its timeline is missing.
     pub async fn read(control: &Control, epoch: Epoch) -> Result<PrimaryHistory, Error> {
         let said = control.rows(Sighting::QUERY).await?;
         let sighting = Sighting::from_row(said.first().map_or(&[], Vec::as_slice), epoch)?;
@@ -92,11 +93,12 @@ impl PrimaryHistory {
     }
 }
 
-/// Proves that the standby is on this history of the primary. Its WAL is compared if the primary is there to be asked.
+/// Proves that the standby is on this history of the primary. Its WAL is compared if the primary is
+/// reachable.
 ///
 /// # Errors
-/// [`Error::Setup`] if it has diverged, with what it replayed and the remedy; [`Error::NotReady`] if it comes to another
-/// timeline just now.
+/// [`Error::Setup`] if it has diverged, with its replayed timeline and the remedy; [`Error::NotReady`] if it
+/// is just moving to another timeline.
 pub async fn prove(
     standby: &Address,
     primary: &PrimaryHistory,
@@ -106,7 +108,7 @@ pub async fn prove(
     proof.map_err(|found| Error::Setup(format!("{}; {}", found.what, found.mend)))
 }
 
-/// What is to be said of a standby's history: nothing, if it is the primary's.
+/// Returns the finding about a standby's history; `None` if it is the primary's.
 ///
 /// # Errors
 /// As [`prove`], but for a standby that has diverged.
@@ -116,13 +118,13 @@ pub async fn check(standby: &Address, primary: &Control) -> Result<Option<Findin
 }
 
 impl Standby {
-    /// Asks it on a connection that knows the commands of replication beside SQL. The timeline is asked for before and after
-    /// the position: if it is the same, it is that of the position.
+    /// Queries the standby on a connection that knows the commands of replication in addition to SQL. The
+    /// timeline is queried before and after the position: if it is the same, it is that of the position.
     async fn look(address: &Address) -> Result<Standby, Error> {
         let mut link = Link::connect_to_replicate(address).await?;
         let sighting = Sighting::read(&mut link, Epoch::default()).await?;
         if !sighting.in_recovery {
-            return Err(Error::Protocol(format!("{address} is no standby")));
+            return Err(Error::Protocol(format!("{address} is not a standby")));
         }
         let timeline = replayed_timeline(&mut link).await?;
         let asked = format!(
@@ -133,13 +135,13 @@ impl Standby {
         );
         let said = link.query(&asked).await?.concat();
         if replayed_timeline(&mut link).await? != timeline {
-            return Err(Error::NotReady("the standby comes to another timeline just now".to_owned()));
+            return Err(Error::NotReady("the standby is switching to another timeline".to_owned()));
         }
         let text = |column: usize| said.get(column)?.as_deref();
         let newest = text(4).and_then(|text| text.parse().ok()).map_or(timeline, Timeline::new);
         let history = history_of(&mut link, timeline).await?;
         let known = if newest > timeline { history_of(&mut link, newest).await? } else { history.clone() };
-        let wrong = || Error::Protocol("the standby says nothing sensible of what it replayed".to_owned());
+        let wrong = || Error::Protocol("cannot parse the standby's replay position".to_owned());
         Ok(Standby {
             sighting,
             history,
@@ -152,22 +154,20 @@ impl Standby {
         })
     }
 
-    /// Whether it is on this history; if not, how it is not.
+    /// Proves that it is on this history, or returns the difference.
     async fn on(
         mut self,
         primary: &PrimaryHistory,
         asked: Option<&Control>,
     ) -> Result<Result<Proof, Finding>, Error> {
         if self.sighting.system != primary.system {
-            return Ok(Err(diverged(
-                "its system identifier differs, so that it is a standby of another primary",
-            )));
+            return Ok(Err(diverged("its system identifier differs: it is a standby of another primary")));
         }
         let reach = match primary.history.has(&self.history, self.replayed) {
             Ok(reach) => reach,
             Err(fork) => return Ok(Err(diverged(fork))),
         };
-        // Before a standby follows a timeline it has that one's history.
+        // A standby has the history of a timeline before it follows it.
         let follows = match primary.history.has(&self.known, Lsn::ZERO) {
             Ok(_) => self.known.current(),
             Err(_) if self.receiver.is_some() => self.history.current(),
@@ -191,12 +191,12 @@ impl Standby {
     fn may_follow(&self, fork: &Fork) -> Finding {
         let known = self.known.current().get();
         let what = format!(
-            "the standby is about to diverge: it receives nothing, and knows timeline {known}, which it may follow ({fork})"
+            "the standby is about to diverge: it receives no WAL and may follow timeline {known} ({fork})"
         );
         Finding { what, mend: LEAD_BACK.to_owned(), fatal: true }
     }
 
-    /// How its WAL differs from the primary's, or why that cannot be told.
+    /// Returns the difference between its WAL and the primary's, or the reason why that is unknown.
     async fn differs(
         &mut self,
         primary: &PrimaryHistory,
@@ -204,7 +204,7 @@ impl Standby {
     ) -> Result<Option<Finding>, Error> {
         let end = control.rows("SELECT pg_current_wal_insert_lsn()").await?;
         if first(&end).and_then(|end| end.parse().ok()).is_some_and(|end: Lsn| self.replayed > end) {
-            return Ok(Some(diverged("it replayed more than the primary has written")));
+            return Ok(Some(diverged("its replay position is ahead of the primary's WAL")));
         }
         if self.replayed == Lsn::ZERO {
             return Ok(None);
@@ -215,7 +215,7 @@ impl Standby {
         let own = self.link.query(&own.digest()).await?;
         let digest = control.rows(&theirs.digest()).await?;
         let Some(digest) = first(&digest) else {
-            return Ok(Some(uncompared("the primary has no WAL any more of where the standby stands")));
+            return Ok(Some(uncompared("the primary no longer has the WAL at the standby's position")));
         };
         if first(&own).is_some_and(|own| own != digest) {
             return Ok(Some(diverged("the WAL below its replay position is not the primary's")));
@@ -230,32 +230,35 @@ impl Standby {
         let pages = control.rows(&segment.pages()).await?;
         let is_there = first(&pages).and_then(|pages| self.checkpoint.is_in(pages));
         Ok((is_there == Some(false))
-            .then(|| diverged(format!("the primary has no such checkpoint as it has at {at}"))))
+            .then(|| diverged(format!("the primary lacks the standby's checkpoint at {at}"))))
     }
 }
 
-/// The ends of transactions about a position of the primary's WAL.
+/// Ends of transactions around a position of the primary's WAL.
 enum Last {
     Found(Ends),
-    /// None ends in the segments that are searched, or they are not there any more.
+    /// No transaction ends in the searched segments, or they are removed.
     Unknown,
-    /// The same, and no record ends at the position.
+    /// No transaction ends there, and no record ends at the position.
     NoBoundary,
 }
 
 impl Last {
-    /// Why a standby that stands there has not replayed these as it should, if its last transaction ended at this time.
+    /// Returns the reason why a standby at that position has not replayed these as it should, if its last
+    /// transaction ended at this time.
     fn lacks(&self, time: i64) -> Option<Finding> {
-        let no_boundary = || diverged("no record of the primary's WAL ends where the standby stands");
+        let no_boundary = || diverged("no record of the primary's WAL ends at the standby's position");
         match self {
             Last::Found(ends) if ends.below.last() == Some(&time) || ends.next == Some(time) => {
                 (!ends.is_boundary).then(no_boundary)
             }
             // A standby notes when a transaction ended after its position has moved.
             Last::Found(ends) if ends.below.contains(&time) => {
-                Some(uncompared("it replays the end of a transaction just now"))
+                Some(uncompared("the standby is replaying the end of a transaction"))
             }
-            Last::Found(_) => Some(diverged("the primary's WAL has no such transaction as it replayed last")),
+            Last::Found(_) => {
+                Some(diverged("the primary's WAL lacks the transaction that the standby replayed last"))
+            }
             Last::Unknown => {
                 Some(uncompared("no transaction ends in the primary's last WAL below the standby's position"))
             }
@@ -264,8 +267,8 @@ impl Last {
     }
 }
 
-/// Segments before that of the position in which the end of a transaction is looked for: a bulk load, or a quiet server that
-/// switches segments, has none for long.
+/// Segments before that of the position in which the end of a transaction is searched: a bulk load, or a
+/// quiet server that switches segments, has none for long.
 const SEARCHED_SEGMENTS: usize = 2;
 
 async fn last_end(
@@ -301,11 +304,11 @@ async fn last_end(
     Ok(Last::Unknown)
 }
 
-/// When the last transaction ended that a standby has replayed since it started.
+/// Query of the end time of the last transaction that a standby has replayed since it started.
 const LAST_END: &str =
     "(extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint - 946684800000000";
 
-/// The timeline that has no history.
+/// First timeline, which has no history.
 const FIRST: Timeline = Timeline::new(1);
 
 fn diverged(how: impl std::fmt::Display) -> Finding {
@@ -316,11 +319,13 @@ fn diverged(how: impl std::fmt::Display) -> Finding {
     }
 }
 
-/// A standby of which nothing is known serves nothing. It is compared again and again.
+/// Finding for an uncompared standby, which serves nothing. The comparison is repeated.
 fn uncompared(why: &str) -> Finding {
     Finding {
         what: format!("the standby cannot be compared with the primary: {why}"),
-        mend: "it is compared again, and serves once it has replayed a transaction of WAL that the primary still has".to_owned(),
+        mend: "no action needed: the standby serves reads once it has replayed a transaction of WAL that \
+               the primary still has"
+            .to_owned(),
         fatal: false,
     }
 }
@@ -334,11 +339,11 @@ fn first(rows: &Rows) -> Option<&str> {
 async fn replayed_timeline(link: &mut Link) -> Result<Timeline, Error> {
     let said = link.query("IDENTIFY_SYSTEM").await?;
     let timeline = said.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok());
-    let wrong = || Error::Protocol("the standby does not say which timeline it has replayed".to_owned());
+    let wrong = || Error::Protocol("the standby does not report which timeline it has replayed".to_owned());
     timeline.map(Timeline::new).ok_or_else(wrong)
 }
 
-/// How the standby came to a timeline that it knows.
+/// Returns the history of a timeline that the standby knows.
 async fn history_of(link: &mut Link, timeline: Timeline) -> Result<TimelineHistory, Error> {
     if timeline <= FIRST {
         return Ok(TimelineHistory::first(timeline));
@@ -351,7 +356,7 @@ async fn history_of(link: &mut Link, timeline: Timeline) -> Result<TimelineHisto
     read_history(timeline, text.unwrap_or_default())
 }
 
-/// SQLSTATE of a file that is not there.
+/// SQLSTATE of a missing file.
 const UNDEFINED_FILE: &str = "58P01";
 
 fn read_history(timeline: Timeline, text: &str) -> Result<TimelineHistory, Error> {
@@ -361,8 +366,8 @@ fn read_history(timeline: Timeline, text: &str) -> Result<TimelineHistory, Error
 
 fn no_history(timeline: Timeline, server: &str) -> Error {
     Error::Setup(format!(
-        "the history of timeline {0} is missing at the {server}, so that no standby can be compared with the primary: copy \
-         {0:08X}.history to its pg_wal from the archive or another server",
+        "the history of timeline {0} is missing at the {server}, so no standby can be compared with the \
+         primary: copy {0:08X}.history to its pg_wal from the archive or another server",
         timeline.get()
     ))
 }

@@ -1,22 +1,26 @@
-//! WAL of two servers compared: bytes of segments by their digests, a checkpoint and the end of a transaction by their records.
+//! Comparison of two servers' WAL: bytes of segments by their digests, a checkpoint and the end of a
+//! transaction by their records.
 
 use super::commits::{Ends, ends_of_transactions};
 use history::{Lsn, TimelineHistory};
 
-/// Bytes that are compared at either end of what was replayed of a segment. Its end alone may be nothing but zeros.
+/// Bytes that are compared at either end of a segment's replayed part. Its end alone may be nothing but
+/// zeros.
 const COMPARED_BYTES: u64 = 64 << 10;
-/// Bytes in which the end of the last transaction is looked for at first; and those above the position, in which the next ends.
+/// Bytes in which the end of the last transaction is searched at first; and those above the position, in
+/// which the next ends.
 const SEARCHED_BYTES: u64 = 128 << 10;
 /// Bytes of a page of WAL.
 const PAGE_BYTES: u64 = 8192;
 /// The header of a page (`SizeOfXLogShortPHD`).
 const PAGE_HEADER_BYTES: usize = 24;
-/// What a page of WAL begins with in PostgreSQL 15, if the server's integers are little-endian (`XLOG_PAGE_MAGIC`).
+/// First bytes of a page of WAL in PostgreSQL 15, if the server's integers are little-endian
+/// (`XLOG_PAGE_MAGIC`).
 const PAGE_MAGIC: [u8; 2] = [0x10, 0xD1];
 /// Bytes in front of the data of a record: its header, and the short header of its data.
 const RECORD_HEADER_BYTES: usize = 26;
 
-/// A segment of WAL, and how much of it lies below a position.
+/// A segment of WAL, with the length of its part below a position.
 pub(super) struct Segment {
     file: String,
     start: u64,
@@ -24,7 +28,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The segment in which the last byte below this position lies, under the name that it has at a server with this history.
+    /// Returns the segment of the last byte below this position, under its name at a server with this
+    /// history.
     pub(super) fn below(end: Lsn, history: &TimelineHistory, segment_bytes: u64) -> Segment {
         let number = (end.get() - 1) / segment_bytes;
         let (start, after) = (number * segment_bytes, (number + 1) * segment_bytes);
@@ -38,12 +43,13 @@ impl Segment {
         }
     }
 
-    /// The whole segment before this one, if there is one.
+    /// Returns the whole segment before this one, if there is one.
     pub(super) fn before(&self, history: &TimelineHistory, segment_bytes: u64) -> Option<Segment> {
         (self.start > 0).then(|| Segment::below(Lsn::new(self.start), history, segment_bytes))
     }
 
-    /// Asks for a digest of its beginning and of its end below the position; null if the server does not have it any more.
+    /// Query of a digest of its beginning and of its end below the position; null if the server does not have
+    /// it any more.
     pub(super) fn digest(&self) -> String {
         let Segment { file, below, .. } = self;
         let length = COMPARED_BYTES.min(*below);
@@ -54,7 +60,8 @@ impl Segment {
         )
     }
 
-    /// Asks for pages around the position, in hexadecimal digits: the last ones, or all from the segment's beginning.
+    /// Query of pages around the position, in hexadecimal digits: the last ones, or all from the segment's
+    /// beginning.
     pub(super) fn around(&self, all: bool) -> String {
         let page = self.begins(all);
         let Segment { file, below, .. } = self;
@@ -66,13 +73,13 @@ impl Segment {
         if all { 0 } else { self.below.saturating_sub(SEARCHED_BYTES) / PAGE_BYTES * PAGE_BYTES }
     }
 
-    /// The ends of transactions beside the position, by the answer to [`Segment::around`].
+    /// Returns the ends of transactions next to the position, by the answer to [`Segment::around`].
     pub(super) fn ends(&self, hexadecimal: &str, all: bool) -> Option<Ends> {
         let position = usize::try_from(self.below - self.begins(all)).ok()?;
         ends_of_transactions(&bytes(hexadecimal)?, position)
     }
 
-    /// Asks for the whole segment, with the beginning of the one after it, up to its position.
+    /// Query of the whole segment, with the beginning of the one after it, up to its position.
     pub(super) fn whole(&self, after: &Segment) -> String {
         let Segment { file, below, .. } = self;
         format!(
@@ -83,13 +90,13 @@ impl Segment {
         )
     }
 
-    /// When the last transaction ended in the answer to [`Segment::whole`].
+    /// End time of the last transaction in the answer to [`Segment::whole`].
     pub(super) fn last_end(hexadecimal: &str) -> Option<i64> {
         let pages = bytes(hexadecimal)?;
         ends_of_transactions(&pages, pages.len())?.below.pop()
     }
 
-    /// Asks for the page on which the position's last byte lies, and the next one, in hexadecimal digits.
+    /// Query of the page on which the position's last byte lies, and the next one, in hexadecimal digits.
     pub(super) fn pages(&self) -> String {
         let page = (self.below - 1) / PAGE_BYTES * PAGE_BYTES;
         format!(
@@ -102,18 +109,20 @@ impl Segment {
 
 /// The last checkpoint of a server, as its control file has it.
 pub(super) struct Checkpoint {
-    /// Where its record starts.
+    /// Start of its record.
     pub(super) at: Lsn,
-    /// What the record has, each integer with its place in the record's data (`CheckPoint` of catalog/pg_control.h).
+    /// Content of the record, each integer with its place in the record's data (`CheckPoint` of
+    /// catalog/pg_control.h).
     fields: Vec<(usize, Vec<u8>)>,
 }
 
 impl Checkpoint {
-    /// What is asked of `pg_control_checkpoint() c`. The next transaction identity is not among it: a standby moves it on.
+    /// Columns of `pg_control_checkpoint() c`. The next transaction identity is not among them: a standby
+    /// moves it on.
     pub(super) const COLUMNS: &str = "c.checkpoint_lsn, c.redo_lsn, c.timeline_id, c.prev_timeline_id, c.next_oid, \
         c.next_multixact_id, c.next_multi_offset, extract(epoch FROM c.checkpoint_time)::bigint";
 
-    /// Understands the answer.
+    /// Reads the answer of the query.
     pub(super) fn read(row: &[Option<String>]) -> Option<Checkpoint> {
         let text = |column: usize| row.get(column)?.as_deref();
         let lsn = |column: usize| text(column)?.parse::<Lsn>().ok();
@@ -131,8 +140,9 @@ impl Checkpoint {
         Some(Checkpoint { at: lsn(0)?, fields })
     }
 
-    /// Whether these [pages](Segment::pages) of another server have the same record in the same place; `None` if they do not
-    /// tell: the record goes on in the next segment, or the server's integers have another order.
+    /// Returns true if these [pages](Segment::pages) of another server have the same record in the same
+    /// place. `None` if they do not show it: the record goes on in the next segment, or the server's integers
+    /// have another order.
     pub(super) fn is_in(&self, hexadecimal: &str) -> Option<bool> {
         let pages = bytes(hexadecimal)?;
         let page_bytes = usize::try_from(PAGE_BYTES).ok()?;
@@ -204,10 +214,10 @@ mod tests {
     fn checkpoint_is_found_on_one_page_and_on_two() {
         assert_eq!(checkpoint("0/4000178").is_in(&pages(0x178)), Some(true));
         assert_eq!(checkpoint("0/4001FB0").is_in(&pages(0x1FB0)), Some(true));
-        // A record is there, and is another one.
+        // A record is there, but another one.
         assert_eq!(checkpoint("0/4000180").is_in(&pages(0x178)), Some(false));
         assert_eq!(checkpoint("0/4000178").is_in(&pages(0x178).replace("18d90a6b", "19d90a6b")), Some(false));
-        // The server has nothing that tells.
+        // The server has no WAL that shows it.
         assert_eq!(checkpoint("0/4000178").is_in(""), None);
         assert_eq!(checkpoint("0/4000178").is_in(&"00".repeat(2 * 8192)), None);
         assert_eq!(checkpoint("0/4001FB0").is_in(&pages(0x1FB0)[..2 * 8192]), None);

@@ -45,7 +45,8 @@ async fn a_schema_that_a_membership_opens_counts_from_the_next_version_of_the_ca
     assert_eq!(oids, [oid("public.t"), oid("deck.t")]);
 }
 
-/// Parse reads constants, which runs the checks of domains in arrays and rows; it is a superuser's session that parses.
+/// Parse reads constants, which runs the checks of domains in arrays and rows; the parsing session is a
+/// superuser's.
 #[tokio::test]
 async fn nobody_becomes_a_superuser_by_what_is_analysed() {
     let scratch = Scratch::start(0);
@@ -76,7 +77,7 @@ async fn nobody_becomes_a_superuser_by_what_is_analysed() {
     analyst.analyse(&anna, none, &[]).await.unwrap();
     scratch.query("DROP DOMAIN taking CASCADE");
     analyst.analyse(&anna, constant, &[]).await.unwrap();
-    // It takes no function of hers to call one.
+    // A check can run such code without a function of the owner's.
     for check in [
         "set_config('role', 'none', false) <> ''",
         "query_to_xml('SELECT takes(1)', true, true, '') IS NOT NULL",
@@ -90,7 +91,7 @@ async fn nobody_becomes_a_superuser_by_what_is_analysed() {
         "CREATE DOMAIN plain AS text CHECK (length(VALUE) > 0 AND VALUE IN ('x', 'y') AND VALUE ~ '^.')",
     );
     analyst.analyse(&anna, "SELECT '{x}'::plain[]", &[]).await.unwrap();
-    // One that is about to be there is waited for, or not analysed.
+    // A domain that is being created is waited for, or the text is not analysed.
     let maker = crate::client(&address).await.unwrap();
     maker
         .batch_execute("BEGIN; SET ROLE anna; CREATE DOMAIN taking AS int CHECK (takes(VALUE))")
@@ -140,7 +141,7 @@ async fn trees_are_those_of_the_asking_session() {
     assert!(
         analyst.analyse(&anna, "SELECT x FROM t", &[]).await.unwrap().trees.contains(&names(&oid("anna.t")))
     );
-    // Back again: a role without rights must not be in the way of the next settings.
+    // The settings change back: a role without rights must not be in the way of the next settings.
     assert!(analyst.analyse(&plain, "SELECT * FROM v", &[]).await.unwrap().trees.contains(&names(&public)));
 
     let written = analyst.analyse(&plain, "INSERT INTO t VALUES (1, 'x') RETURNING id", &[]).await.unwrap();
@@ -202,13 +203,14 @@ async fn what_is_loaded_can_be_judged() {
     assert!(template.depends_on.relations.contains(id), "{template:?}");
 }
 
-/// An extension's functions for GIN and GiST run in such indexes alone: they are no part of `text` and `int` where there is none.
+/// An extension's functions for GIN and GiST run in such indexes alone: they are no part of `text` and `int`
+/// where there is none.
 #[tokio::test]
 async fn operator_classes_of_indexes_keep_no_type_at_home() {
     let scratch = Scratch::start(0);
     scratch.query("CREATE EXTENSION btree_gin; CREATE EXTENSION btree_gist");
     scratch.query("CREATE TABLE t (id int PRIMARY KEY, n text)");
-    // What btree sorts a type by does belong to it, wherever it is sorted.
+    // The operator class of a type's btree order belongs to it, wherever it is sorted.
     scratch.query("CREATE TYPE pair AS (a int, b int)");
     scratch.query(
         "CREATE FUNCTION compared(pair, pair) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 0; END';
@@ -251,11 +253,11 @@ async fn standbys_are_told_from_strangers() {
     assert!(twin.upstream.as_deref().is_some_and(|upstream| upstream.ends_with(":5432")), "{twin:?}");
     assert_eq!(differences(&primary, &facts(&other).await.unwrap()).len(), 2);
 
-    // Promoted by somebody: no standby.
+    // Promoted by an administrator: no standby.
     scratch.standby(0).query("postgres", "SELECT pg_promote()").unwrap();
     let promoted = facts(&standby).await.unwrap();
     let text = differences(&primary, &promoted).join("; ");
-    assert!(text.contains("no standby"), "{text}");
+    assert!(text.contains("not a standby"), "{text}");
 }
 
 #[tokio::test]
@@ -288,7 +290,7 @@ async fn the_digest_changes_with_roles_and_with_nothing_else() {
     }
 }
 
-/// What a gauge costs with and without the roles; printed, not judged: the machine is shared.
+/// Prints the cost of a probe with and without the roles. The result is not judged: the machine is shared.
 #[tokio::test]
 async fn what_a_digest_costs() {
     let scratch = Scratch::start(0);
@@ -314,7 +316,7 @@ async fn what_a_digest_costs() {
     }
 }
 
-/// What an analysis costs; printed, not judged: the machine is shared.
+/// Prints the cost of an analysis. The result is not judged: the machine is shared.
 #[tokio::test]
 async fn cost_of_an_analysis() {
     let scratch = Scratch::start(0);

@@ -1,4 +1,4 @@
-//! Attaching, what it does to DDL, and leaving nothing behind.
+//! Attaching, its effect on DDL, and complete removal.
 
 use crate::one;
 use history::{Epoch, Lsn};
@@ -14,7 +14,7 @@ async fn attached(scratch: &Scratch) -> (Control, Attached) {
     (control, attached)
 }
 
-/// What came out of a slot of the test decoder's, as text: which DDL was noted.
+/// Output of a slot of the test decoder, as text: the noted DDL.
 fn noted(scratch: &Scratch) -> Vec<String> {
     let rows = scratch.query(
         "SELECT data FROM pg_logical_slot_get_changes('ears', NULL, NULL, 'skip-empty-xacts', '1') \
@@ -54,7 +54,7 @@ async fn attaching_may_be_repeated_and_undone() {
     assert_eq!(first.slot, format!("consort_postgres_{}", first.database));
     assert!(first.created && first.from > Lsn::ZERO && first.locked.is_empty());
 
-    // It is bare again, and locked by a transaction that is younger than the event triggers.
+    // The table is bare again, and locked by a transaction that is younger than the event triggers.
     scratch.query(
         "ALTER EVENT TRIGGER consort_ddl_command_end DISABLE; ALTER TABLE held REPLICA IDENTITY DEFAULT",
     );
@@ -117,7 +117,7 @@ async fn attaching_may_be_repeated_and_undone() {
     assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'consort'")), "0");
 }
 
-/// Whoever owns a database makes there what Consort would run as a superuser.
+/// The owner of a database makes objects there that Consort would run as a superuser.
 #[tokio::test]
 async fn nothing_of_a_lesser_role_is_taken_for_consorts_own() {
     let scratch = Scratch::start(0);
@@ -236,7 +236,7 @@ async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
     scratch.query(
         "CREATE TABLE \"O'Hara \"\"x\"\"\".\"a b\" (n int); UPDATE \"O'Hara \"\"x\"\"\".\"a b\" SET n = 1",
     );
-    // Nor is ALTER TABLE to be had while its own transaction reads the table.
+    // ALTER TABLE is impossible, too, while its own transaction reads the table.
     for sql in [
         "CREATE DOMAIN few AS int; CREATE TABLE looped (id few PRIMARY KEY, n int)",
         "INSERT INTO looped VALUES (1, 1)",
@@ -249,7 +249,7 @@ async fn tables_without_a_key_get_an_identity_in_the_same_transaction() {
     scratch.query("CREATE TABLE own (id int PRIMARY KEY)");
     assert_eq!(one(&scratch.query("SELECT relreplident FROM pg_class WHERE relname = 'own'")), "d");
     assert_eq!(one(&scratch.query("SELECT relreplident FROM pg_class WHERE relname = 'inner_one'")), "f");
-    // Whoever writes DDL cannot make our function call his own.
+    // An author of DDL cannot make Consort's function call a function of the author's.
     anna.batch_execute(
         "CREATE FUNCTION public.format(text, regclass) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE ''caught''; END'; \
          SET search_path = public, pg_catalog; CREATE TABLE trap (n int)",
@@ -265,7 +265,7 @@ async fn a_table_of_a_transaction_that_overlaps_attaching_gets_an_identity_befor
     let looker = crate::client(&scratch.address("postgres")).await.unwrap();
     author.batch_execute("BEGIN; CREATE TABLE young (n int); INSERT INTO young VALUES (1)").await.unwrap();
     let writes = async {
-        // Attaching waits for it, or has gone on without.
+        // Attaching waits for the transaction, or has gone on without.
         let gone_on = "SELECT FROM pg_stat_activity WHERE query LIKE '%pg_stat_progress_vacuum%' AND pid <> pg_backend_pid() \
                        UNION ALL SELECT FROM pg_publication";
         while looker.query(gone_on, &[]).await.unwrap().is_empty() {}
@@ -287,7 +287,7 @@ async fn a_drop_waits_for_no_table_but_its_own() {
         "CREATE TABLE bare (n int); CREATE TABLE left_bare (id int NOT NULL); CREATE UNIQUE INDEX lb ON left_bare (id); \
          CREATE TABLE gone (id int PRIMARY KEY); CREATE TABLE other (n int); CREATE INDEX other_n ON other (n)",
     );
-    // Bare ones that another held when it was attached, say.
+    // Bare tables that another session held when the database was attached, for example.
     scratch.query("ALTER EVENT TRIGGER consort_ddl_command_end DISABLE");
     scratch.query(
         "ALTER TABLE bare REPLICA IDENTITY DEFAULT; ALTER TABLE left_bare REPLICA IDENTITY USING INDEX lb",
@@ -347,7 +347,7 @@ async fn an_identity_is_given_on_demand_to_ones_own_tables_only() {
     let scratch = Scratch::start(0);
     let (control, _) = attached(&scratch).await;
     scratch.query("CREATE ROLE anna LOGIN; GRANT CREATE ON SCHEMA public TO anna");
-    // As an older Consort left it: attaching again adds what has come since.
+    // An older Consort left it like this: attaching again adds the newer objects.
     scratch.query("DROP FUNCTION consort.give_identity; REVOKE USAGE ON SCHEMA consort FROM PUBLIC");
     assert_eq!(attach::missing(&control).await.unwrap(), ["function consort.give_identity"]);
     attach::attach(&control).await.unwrap();
@@ -421,7 +421,7 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     assert!(text[4].contains("wal_writer_delay is 200 ms") && !findings[4].fatal);
     assert!(attach::check_standby(&control, &[]).await.unwrap().iter().any(|finding| finding.fatal));
     let standby = crate::client(&scratch.standby(0).address("postgres", "postgres")).await.unwrap();
-    // It serves reads as it is. What it lacks to take the primary's place is said beforehand.
+    // The standby serves reads as it is. Its missing settings for a promotion are reported beforehand.
     let missing = async |databases: &[String]| attach::check_standby(&standby, databases).await.unwrap();
     let promoted = missing(&["a", "b", "c"].map(str::to_owned)).await;
     let text: Vec<&str> = promoted.iter().map(|finding| finding.what.as_str()).collect();
@@ -438,7 +438,7 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     standby.batch_execute("SELECT pg_wal_replay_pause()").await.unwrap();
     let paused = fatal().await;
     assert!(
-        paused.len() == 1 && paused[0].fatal && paused[0].what.contains("replay is held up"),
+        paused.len() == 1 && paused[0].fatal && paused[0].what.contains("replay is paused"),
         "{paused:?}"
     );
     standby.batch_execute("SELECT pg_wal_replay_resume()").await.unwrap();
@@ -463,7 +463,7 @@ async fn a_slot_that_falls_behind_is_seen_and_made_anew() {
         matches!(attach::attached(&control).await.unwrap(), attach::State::Attached(found) if !found.created)
     );
 
-    // A segment more than it may keep, and the checkpoint that removes.
+    // One segment more than the slot may keep, and the checkpoint that removes it.
     for _ in 0..4 {
         scratch.query("SELECT pg_logical_emit_message(true, '', '')");
         scratch.query("SELECT pg_switch_wal()");
@@ -472,7 +472,7 @@ async fn a_slot_that_falls_behind_is_seen_and_made_anew() {
     let slots = attach::slots(&control).await.unwrap();
     assert!(slots[0].lost, "{slots:?}");
     let state = attach::attached(&control).await.unwrap();
-    assert_eq!(state, attach::State::Missing(format!("the log of slot {}", attached.slot)));
+    assert_eq!(state, attach::State::Missing(format!("the WAL of slot {}", attached.slot)));
     let address = scratch.address("postgres");
     let opened = Decoder::open(&address, &attached.slot, attached.database, Epoch::default()).await;
     assert!(matches!(opened, Err(Error::Setup(_))));
@@ -481,7 +481,7 @@ async fn a_slot_that_falls_behind_is_seen_and_made_anew() {
     Decoder::open(&address, &again.slot, again.database, Epoch::default()).await.unwrap();
 }
 
-/// What came into the log of commands: each step and what came of it.
+/// Content of the log of commands: each step and its outcome.
 fn steps(scratch: &Scratch) -> Vec<String> {
     let rows = scratch.query(
         "SELECT data FROM pg_logical_slot_get_changes('ears', NULL, NULL, 'skip-empty-xacts', '1') \
@@ -526,12 +526,12 @@ async fn a_log_of_commands_is_made_on_demand_and_undone() {
         scratch.query(sql);
         assert_eq!(steps(&scratch).join(", "), wanted, "{sql}");
     }
-    // Attaching once more is its own business.
+    // Attaching once more is a separate matter.
     attach::attach(&control).await.unwrap();
     attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
     let other = |step: &String| !matches!(step.as_str(), "begins" | "ended own" | "ended nothing");
     let others: Vec<String> = steps(&scratch).into_iter().filter(other).collect();
-    // It grants what others need.
+    // Such a step grants rights that others need.
     assert!(others.iter().all(|step| step == "ended something") && others.len() <= 4, "{others:?}");
     scratch.query("ALTER EVENT TRIGGER consort_command_ended DISABLE");
     assert!(!attach::logs_commands(&control).await.unwrap());
@@ -549,7 +549,7 @@ async fn the_log_of_commands_tells_whose_command_it_was_whatever_names_mean_to_h
     attach::log_commands(&control, UnreplicableDdl::Copy, &Patience::default()).await.unwrap();
     scratch.query("CREATE ROLE anna; CREATE SCHEMA hers AUTHORIZATION anna");
     scratch.query("SELECT pg_create_logical_replication_slot('ears', 'test_decoding')");
-    // She would like to be somebody else in the log.
+    // The session tries to appear as another role in the log.
     scratch.query(
         "SET ROLE anna; SET search_path = hers, pg_catalog; \
          CREATE FUNCTION hers.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS 'SELECT $2'; \

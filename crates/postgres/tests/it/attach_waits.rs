@@ -1,4 +1,4 @@
-//! Attaching beside open transactions, and what DDL costs afterwards.
+//! Attaching alongside open transactions, and the cost of DDL afterwards.
 
 use crate::{SOON, client, one};
 use postgres::address::Control;
@@ -6,12 +6,12 @@ use postgres::attach::{self, Patience};
 use std::time::Duration;
 use testkit::Scratch;
 
-/// The statement by which attaching looks at open transactions.
+/// The statement by which attaching queries open transactions.
 const LOOKS: &str = "SELECT query_start::text FROM pg_stat_activity \
      WHERE query LIKE '%pg_stat_progress_vacuum%' AND pid <> pg_backend_pid()";
 const PUBLISHED: &str = "SELECT FROM pg_publication";
 
-/// Looks with this connection until one of these has a row.
+/// Queries with this connection until one of these has a row.
 async fn until_any(looker: &Control, queries: &[&str]) {
     let any = async {
         loop {
@@ -25,7 +25,8 @@ async fn until_any(looker: &Control, queries: &[&str]) {
     tokio::time::timeout(SOON, any).await.expect("soon");
 }
 
-/// Whether attaching looks on and on, and has not gone on: it looks twice where nothing is to be waited for.
+/// Returns true if attaching keeps looking, and has not gone on: it looks twice where nothing is to be waited
+/// for.
 async fn waits(looker: &Control) -> bool {
     for _ in 0..4 {
         let newest = format!(
@@ -39,8 +40,9 @@ async fn waits(looker: &Control) -> bool {
     looker.query(PUBLISHED, &[]).await.unwrap().is_empty()
 }
 
-/// A command waits for a lock when the database is attached. It has no transaction id, and no event trigger fires at its
-/// end: attaching waits for it, so that the catalog that is loaded next knows what it made.
+/// A command waits for a lock when the database is attached. Such a command has no transaction id, and no
+/// event trigger fires at its end: attaching waits for it, so that the catalog that is loaded next shows its
+/// objects.
 #[tokio::test]
 async fn attach_beside_a_command_without_id_waits_for_it() {
     let scratch = Scratch::start(0);
@@ -64,7 +66,7 @@ async fn attach_beside_a_command_without_id_waits_for_it() {
         ("CREATE POLICY p ON other USING (true)", "pg_policy"),
         ("CREATE RULE r AS ON INSERT TO other DO ALSO SELECT 1", "pg_rewrite WHERE rulename = 'r'"),
     ] {
-        // It conflicts with each of them, and has no id either.
+        // This lock conflicts with each of them, and its transaction has no id either.
         holder.batch_execute("BEGIN; LOCK TABLE other IN SHARE UPDATE EXCLUSIVE MODE").await.unwrap();
         let release = async {
             until_any(&looker, &["SELECT FROM pg_locks WHERE NOT granted"]).await;
@@ -92,8 +94,8 @@ async fn attach_beside_a_command_without_id_waits_for_it() {
     }
 }
 
-/// CREATE INDEX CONCURRENTLY commits before its end, and waits then for a writer that is younger than the event triggers. A
-/// transaction that attaching waits for is prepared instead of ended.
+/// CREATE INDEX CONCURRENTLY commits before its end, and waits then for a writer that is younger than the
+/// event triggers. A transaction that attaching waits for is prepared instead of ended.
 #[tokio::test]
 async fn attach_waits_for_what_an_older_command_becomes() {
     let mut options = Scratch::options();
@@ -141,8 +143,8 @@ async fn attach_waits_for_what_an_older_command_becomes() {
     attached.unwrap();
 }
 
-/// A wait that ended at its limit, or with its process, is no proof: the next attempt waits again. Other databases' readers
-/// hold up nothing.
+/// A wait that ended at its limit, or with its process, is no proof: the next attempt waits again. Readers of
+/// other databases hold up nothing.
 #[tokio::test]
 async fn attach_after_a_wait_cut_short_waits_again() {
     let scratch = Scratch::start(0);
@@ -184,8 +186,8 @@ async fn attach_after_a_wait_cut_short_waits_again() {
     assert!(attach::logs_commands(&control).await.unwrap());
 }
 
-/// Each command looks at its own tables only, however many others its transaction has made: rows that are read of the
-/// system's catalogs are counted.
+/// Each command inspects its own tables only, however many others its transaction has made: rows read from
+/// the system's catalogs are counted.
 #[tokio::test]
 async fn ddl_beside_more_tables_reads_no_more_rows() {
     let scratch = Scratch::start(0);

@@ -1,4 +1,4 @@
-//! What comes out of the slot, and at which grain.
+//! Output of the slot, and its grain.
 
 use crate::{one, soon};
 use history::{Access, ColumnSet, DatabaseId, Epoch, Footprint, Key, Lsn, RelationId, Rows};
@@ -26,7 +26,7 @@ struct Served {
 }
 
 impl Served {
-    /// With these tables, attached and decoded, and the catalog known.
+    /// Serves these tables: attached and decoded, with a known catalog.
     async fn with(sql: &str) -> Served {
         let mut options = Scratch::options();
         options.standbys = 0;
@@ -47,7 +47,7 @@ impl Served {
         soon("the next from the slot", self.decoder.next()).await.unwrap()
     }
 
-    /// What the next commit wrote, and whether it was DDL.
+    /// Footprint of the next commit, and true if it was DDL.
     async fn commit(&mut self) -> (Footprint, bool) {
         loop {
             if let Decoded::Commit { commit, ddl, changes } = self.next().await {
@@ -58,7 +58,7 @@ impl Served {
         }
     }
 
-    /// What one statement's commit wrote.
+    /// Footprint of one statement's commit.
     async fn wrote(&mut self, sql: &str) -> Footprint {
         self.scratch.query(sql);
         let (wrote, ddl) = self.commit().await;
@@ -156,7 +156,7 @@ async fn equal_text_of_values_that_differ() {
     let wrote = served.wrote(&format!("UPDATE pages SET {set}")).await;
     let xml = ColumnSet::of([3, 4, 5, 6]);
     assert_eq!(wrote, served.one_row("pages", xml, &["1"]));
-    // Which cannot be told from an update of another column.
+    // This cannot be distinguished from an update of another column.
     let wrote = served.wrote("UPDATE pages SET n = 2").await;
     assert_eq!(wrote, served.one_row("pages", xml.with(2), &["1"]));
 }
@@ -194,7 +194,7 @@ async fn transactions_of_every_kind() {
     let keys = |served: &Served, table: &str, ids: &[i32]| {
         Rows::keys(ids.iter().map(|id| served.key(table, &[&id.to_string()])))
     };
-    // What a savepoint took back is not there; what it kept is.
+    // Changes that a savepoint took back are absent; those that it kept are present.
     let wrote = served
         .wrote(
             "BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; INSERT INTO t VALUES (2); ROLLBACK TO a; \
@@ -226,7 +226,7 @@ async fn transactions_of_every_kind() {
     assert!(wrote.is_nothing());
     served.scratch.query("SELECT pg_logical_emit_message(false, 'somebody', 'something')");
 
-    // DDL wrote everything, whatever else it wrote.
+    // DDL wrote everything, in addition to its other writes.
     for ddl in [
         "CREATE OR REPLACE VIEW v AS SELECT 1 AS one",
         "BEGIN; INSERT INTO u VALUES (2); GRANT SELECT ON u TO PUBLIC; COMMIT",
@@ -236,7 +236,7 @@ async fn transactions_of_every_kind() {
         served.scratch.query(ddl);
         assert_eq!(served.commit().await, (Footprint::Everything, true), "{ddl}");
     }
-    // What fires no event trigger is marked.
+    // Changes that fire no event trigger are marked.
     attach::mark(&served.control, true).await.unwrap();
     assert_eq!(served.commit().await, (Footprint::Everything, true));
 }
@@ -245,14 +245,14 @@ async fn transactions_of_every_kind() {
 async fn a_catalog_is_believed_only_for_its_part_of_the_log() {
     let mut served = Served::with("CREATE TABLE t (id int PRIMARY KEY, n int)").await;
     let whole = Footprint::of(served.table("t"), Access::WHOLE);
-    // The key moves to another column; what lies before and what lies behind are told by different keys.
+    // The key moves to another column: earlier and later rows are identified by different keys.
     served.scratch.query("INSERT INTO t VALUES (1, 10)");
     served.scratch.query("ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (n)");
     served.scratch.query("INSERT INTO t VALUES (2, 20)");
     let younger = Rc::new(load(&served.control).await.unwrap());
     served.scratch.query("INSERT INTO t VALUES (3, 30)");
 
-    // The younger catalog, given before the DDL has come out, speaks of nothing before its own place.
+    // The younger catalog, given before the DDL has come out, counts for nothing before its own position.
     assert!(served.decoder.know(younger.clone()));
     assert_eq!(served.commit().await, (whole.clone(), false));
     assert_eq!(served.commit().await, (Footprint::Everything, true));
@@ -279,7 +279,7 @@ async fn positions_come_without_being_asked_for() {
         Served::with("CREATE TABLE t (id int PRIMARY KEY); CREATE UNLOGGED TABLE gone (n int)").await;
     let mut gauger = Gauger::connect(&served.scratch.address("postgres"), EPOCH).await.unwrap();
     for round in 0..30 {
-        // What never comes out, and what comes out of no slot of this database.
+        // Changes that never come out, and those that come out of no slot of this database.
         served.scratch.query("INSERT INTO gone VALUES (1)");
         served.scratch.query("BEGIN; INSERT INTO t VALUES (-1); ROLLBACK");
         gauger.flush().await.unwrap();
@@ -288,7 +288,7 @@ async fn positions_come_without_being_asked_for() {
             if let Decoded::Position(position) = served.next().await
                 && position >= goal
             {
-                // Confirmed as far as it goes: the next position must come all the same.
+                // Everything is confirmed: the next position must come all the same.
                 served.decoder.confirm(position);
                 break;
             }
@@ -326,7 +326,7 @@ async fn a_slot_goes_on_where_it_was_confirmed() {
     let second = Decoder::open(&address, &served.slot, served.database, EPOCH).await;
     assert!(matches!(second, Err(Error::NotReady(_))));
 
-    // The server dies: the stream ends, and the slot goes on behind what was confirmed.
+    // The server dies: the stream ends, and the slot goes on after the confirmed position.
     served.scratch.primary().kill();
     let ended = soon("the end", async {
         loop {
@@ -356,7 +356,7 @@ async fn a_slot_goes_on_where_it_was_confirmed() {
     assert!(matches!(Decoder::open(&address, "nowhere", served.database, EPOCH).await, Err(Error::Setup(_))));
 }
 
-/// What decoding costs; printed, not judged: the machine is shared.
+/// Prints the cost of decoding. The result is not judged: the machine is shared.
 #[tokio::test]
 async fn cost_per_row() {
     const ROWS: u32 = 20_000;
@@ -378,7 +378,7 @@ async fn cost_per_row() {
     println!("rows of a large one: {}", stopwatch.per(ROWS));
 }
 
-/// Time that went by, and time that this thread ran.
+/// Elapsed time, and the running time of this thread.
 struct Stopwatch(std::time::Instant, u64);
 
 impl Stopwatch {
@@ -400,7 +400,8 @@ fn on_cpu_ns() -> u64 {
     stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// A way to the server's socket that can hold back what goes there, and sees when the server asks for an answer.
+/// A proxy to the server's socket that can hold back the bytes to the server, and sees when the server
+/// requests a reply.
 struct Held {
     folder: std::path::PathBuf,
     hold: Rc<std::cell::Cell<bool>>,
@@ -437,7 +438,7 @@ impl Held {
             let back = async {
                 let mut bytes = vec![0; 65536];
                 while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
-                    // CopyData that ends what has come: a keepalive with its last byte set.
+                    // The received bytes end in a CopyData: a keepalive with its last byte set.
                     let last = bytes[..count].len().checked_sub(23).map(|from| &bytes[from..count]);
                     if last.is_some_and(|last| last[0] == b'd' && last[5] == b'k' && last[22] == 1) {
                         asked.notify_one();

@@ -1,4 +1,4 @@
-//! Gauges and watchers.
+//! Snapshot probes and watchers.
 
 use crate::{SOON, one, soon};
 use history::{Epoch, Lsn, Xid};
@@ -34,7 +34,7 @@ async fn a_gauge_sees_what_has_finished() {
     let flushed: Lsn = one(&scratch.query("SELECT pg_current_wal_flush_lsn()")).parse().unwrap();
     assert!(flushed > after.insert_lsn);
 
-    // A gauge that is given up leaves nothing behind that a later one could take for its own.
+    // A probe that is dropped leaves nothing that a later one could take for its own.
     for _ in 0..20 {
         let _ = tokio::time::timeout(Duration::from_micros(50), gauger.gauge()).await;
     }
@@ -47,8 +47,8 @@ async fn a_gauge_sees_what_has_finished() {
 async fn the_position_behind_a_page_header_is_brought_back() {
     let scratch = Scratch::start(0);
     let mut gauger = Gauger::connect(&scratch.address("postgres"), EPOCH).await.unwrap();
-    // A switched segment leaves the log at the beginning of the next, behind its long header; a background process may
-    // write there at once.
+    // A switched segment leaves the WAL at the beginning of the next, after its long header; a background
+    // process may write there at once.
     let mut brought_back = false;
     for _ in 0..10 {
         scratch.query("SELECT pg_logical_emit_message(true, '', '')");
@@ -123,7 +123,7 @@ async fn a_watcher_follows_replay_and_leaves_a_promoted_server() {
     assert!(matches!(watcher.replayed().await, Err(Error::Protocol(_))));
 }
 
-/// What one look costs; printed, not judged: the machine is shared.
+/// Prints the cost of one probe. The result is not judged: the machine is shared.
 #[tokio::test]
 async fn round_trips() {
     let scratch = Scratch::start(1);
@@ -170,7 +170,8 @@ async fn passwords_and_refusals() {
     assert!(crate::client(&nobody).await.is_err_and(|error| error.is("3D000")));
 }
 
-/// Each process reads the files when it is signalled, one after the other. Who begins later inherits the time of the first.
+/// Each backend reads the files when it is signalled, one after the other. A later one inherits the load time
+/// of the first process.
 #[tokio::test]
 async fn a_gauge_tells_of_a_reload_and_who_begins_then_says_from_when_on_it_is_heeded() {
     let scratch = Scratch::start(0);
@@ -192,7 +193,7 @@ async fn a_gauge_tells_of_a_reload_and_who_begins_then_says_from_when_on_it_is_h
     assert_eq!(gauger.gauge_with_roles().await.unwrap().0.loaded, after);
 }
 
-/// What is written for Consort's own sake is written, and what is asked is answered, whatever sessions begin with.
+/// Consort's own writes succeed, and its queries are answered, under any initial settings of sessions.
 #[tokio::test]
 async fn the_servers_defaults_for_transactions_are_not_ours() {
     let scratch = Scratch::start(1);

@@ -1,4 +1,4 @@
-//! Consort's own connections, whatever somebody has set for a database or a role.
+//! Consort's own connections, under any settings of a database or a role.
 
 use crate::soon;
 use history::Epoch;
@@ -10,7 +10,8 @@ use session_state::Interner;
 use std::collections::BTreeMap;
 use testkit::Scratch;
 
-/// Settings that reach Consort's connections: an answer takes longer by them, or a stream ends, in that database alone.
+/// Settings that reach Consort's connections: they make an answer take longer, or end a stream, in that
+/// database alone.
 const LEFT: &[&str] = &[
     "backend_flush_after",
     "client_connection_check_interval",
@@ -43,7 +44,8 @@ const LEFT: &[&str] = &[
     "password_encryption",
     "random_page_cost",
     "recursive_worktable_factor",
-    // Views and foreign tables of clients: no connection of Consort's reads any. Older minor releases do not know it.
+    // Views and foreign tables of clients: no connection of Consort's reads any. Older minor releases lack
+    // the setting.
     "restrict_nonsystem_relation_kind",
     "seq_page_cost",
     "synchronize_seqscans",
@@ -56,8 +58,9 @@ const LEFT: &[&str] = &[
 /// Families of such settings.
 const LEFT_FAMILIES: &[&str] = &["enable_", "geqo", "jit_", "tcp_", "vacuum_"];
 
-/// Every setting that any user may set, with a value that differs from the server's. The first row is the role itself, which
-/// no view lists. What PostgreSQL does not set outside of a transaction is left out, and what ends a walsender that reads.
+/// Every setting that any user may set, with a value that differs from the server's. The first row is the
+/// role itself, which no view lists. Settings that PostgreSQL does not set outside of a transaction are left
+/// out, and those that end a walsender that reads.
 const HOSTILE: &str = "\
     SELECT 'role', 'tenant' \
     UNION ALL SELECT name, CASE \
@@ -72,11 +75,12 @@ const HOSTILE: &str = "\
     FROM pg_settings WHERE context = 'user' AND name NOT LIKE 'transaction\\_%' \
       AND name NOT IN ('wal_sender_timeout', 'force_parallel_mode')";
 
-/// What has come of a database or a role in this session.
+/// Query of the settings of a database or a role that have reached this session.
 const REACHED: &str =
     "SELECT name::text FROM pg_settings WHERE source IN ('database', 'user', 'database user')";
 
-/// An owner sets whatever he may, for the database, for the role, or for both. Consort attaches, marks, decodes and analyses.
+/// An owner sets every allowed setting, for the database, for the role, or for both. Consort attaches, marks,
+/// decodes and analyses.
 #[tokio::test]
 async fn own_connections_ignore_settings_of_others() {
     let scratch = Scratch::start(0);

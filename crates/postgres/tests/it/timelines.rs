@@ -1,4 +1,5 @@
-//! Standbys of every kind beside a primary that came of a fail-over: those on its history are proven, diverged ones are not.
+//! Standbys of every kind alongside a primary after a fail-over: those on its history are proven, diverged
+//! ones are not.
 
 use crate::{SOON, one, soon};
 use history::{Epoch, Incarnation, Lsn, Timeline};
@@ -12,7 +13,7 @@ use testkit::Scratch;
 
 const EPOCH: Epoch = Epoch::new(1);
 
-/// A primary and so many standbys, which pg_rewind can bring back.
+/// A primary and this many standbys, which pg_rewind can bring back.
 fn servers(standbys: usize) -> Scratch {
     let mut options = Scratch::options();
     options.standbys = standbys;
@@ -33,7 +34,7 @@ fn asked(node: &Node, sql: &str) -> String {
     one(&node.query("postgres", sql).unwrap()).to_owned()
 }
 
-/// Waits until this is the answer.
+/// Waits until the query returns this value.
 fn comes(node: &Node, sql: &str, value: &str) {
     assert!(wait_until(SOON, || asked(node, sql) == value), "{}: {sql} is not {value}", node.name());
 }
@@ -41,13 +42,13 @@ fn comes(node: &Node, sql: &str, value: &str) {
 const READ: &str = "SELECT string_agg(v, ' ' ORDER BY v) FROM t";
 const RECEIVED: &str = "SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'";
 
-/// It receives nothing any more.
+/// Cuts a standby off: it receives nothing any more.
 fn cut_off(node: &Node) {
     node.set("primary_conninfo", "").unwrap();
     comes(node, "SELECT count(*) FROM pg_stat_wal_receiver", "0");
 }
 
-/// It is to follow this server, as an operator points it there.
+/// Points a standby at this server, as an operator does.
 fn point(node: &Node, upstream: &Node) {
     let (host, port) = (upstream.socket_folder().display(), upstream.port());
     node.set("primary_slot_name", "").unwrap();
@@ -58,7 +59,7 @@ fn promote(node: &Node) {
     assert_eq!(asked(node, "SELECT pg_promote()"), "t");
 }
 
-/// So much WAL that its end lies above all positions of before.
+/// Writes enough WAL that its end lies above all earlier positions.
 fn write_much(node: &Node) {
     let much = "SELECT pg_logical_emit_message(true, '', repeat('x', 1000000))";
     node.query("postgres", &format!("{much}; SELECT pg_switch_wal(); {much}")).unwrap();
@@ -79,7 +80,7 @@ async fn diverged(standby: &Node, primary: &Node, how: &str) {
     assert!(why.contains("pg_rewind") && why.contains("base backup"), "{why}");
 }
 
-/// Waits until a standby is proven on this timeline: it needs a moment to come there.
+/// Waits until a standby is proven on this timeline.
 async fn is_on(standby: &Node, primary: &Node, timeline: u32) -> Proof {
     let proof = async {
         loop {
@@ -95,7 +96,8 @@ async fn is_on(standby: &Node, primary: &Node, timeline: u32) -> Proof {
 
 fn rewind(node: &Node, source: &Node) {
     node.stop(Stop::Fast).unwrap();
-    // Until then the control file of a promoted server says its old timeline, and pg_rewind finds nothing to do.
+    // Before the checkpoint the control file of a promoted server has its old timeline, and pg_rewind finds
+    // nothing to do.
     source.query("postgres", "CHECKPOINT").unwrap();
     let source = format!(
         "host={} port={} user=postgres dbname=postgres",
@@ -104,7 +106,7 @@ fn rewind(node: &Node, source: &Node) {
     );
     let mut command = Programs::find().unwrap().command("pg_rewind");
     command.arg("--target-pgdata").arg(node.data_folder()).arg("--source-server").arg(&source);
-    // Its own configuration is among what is copied from the source.
+    // The standby's own configuration is among the files that are copied from the source.
     let own = node.data_folder().join("consort.conf");
     let kept = std::fs::read(&own).unwrap();
     let done = command.output().unwrap();
@@ -113,8 +115,9 @@ fn rewind(node: &Node, source: &Node) {
     std::fs::write(node.data_folder().join("standby.signal"), "").unwrap();
 }
 
-/// The standby has replayed a commit that the promoted server never had. It knows the new timeline's history and logs that it
-/// cannot follow. What stands under it has diverged with it, and pg_rewind brings it back.
+/// The standby has replayed a commit that the promoted server never had. The new timeline's history is known
+/// there, and the standby logs that it cannot follow. Standbys of it have diverged with it, and pg_rewind
+/// brings them back.
 #[tokio::test]
 async fn standby_beyond_the_fork_has_diverged() {
     let scratch = servers(3);
@@ -127,10 +130,11 @@ async fn standby_beyond_the_fork_has_diverged() {
     comes(d, READ, "kept lost");
     a.stop(Stop::Fast).unwrap();
     promote(b);
-    // Not even a receiver that never connects makes it another one.
+    // A receiver that never connects makes no difference, either.
     let beyond = "timeline 1 beyond";
     diverged(c, b, beyond).await;
-    // As it was pointed at the other one: in its configuration, and restarted. (Once it knows the history it starts no more.)
+    // Points the standby at the other server: in its configuration, and restarted. (Once it knows the history
+    // it cannot start.)
     let conninfo = format!("host={} port={} user=postgres", b.socket_folder().display(), b.port());
     c.query("postgres", &format!("ALTER SYSTEM SET primary_conninfo = '{conninfo}'")).unwrap();
     c.query("postgres", "ALTER SYSTEM SET primary_slot_name = ''").unwrap();
@@ -152,15 +156,15 @@ async fn standby_beyond_the_fork_has_diverged() {
     comes(c, READ, "kept");
     // The server that was the primary, the same way.
     a.start().unwrap();
-    assert!(prove(a, b).await.is_err_and(|why| why.to_string().contains("no standby")));
+    assert!(prove(a, b).await.is_err_and(|why| why.to_string().contains("not a standby")));
     rewind(a, b);
     a.start().unwrap();
     point(a, b);
     is_on(a, b, 2).await;
 }
 
-/// A standby that lags is proven up to where the primary's history left its timeline, and again behind that. So is a base
-/// backup of the old timeline, which has never heard of the new one.
+/// A standby that lags is proven up to where the primary's history left its timeline, and again after that.
+/// So is a base backup of the old timeline, which has never heard of the new one.
 #[tokio::test]
 async fn standby_before_the_fork_is_proven() {
     let mut scratch = servers(2);
@@ -194,8 +198,9 @@ async fn standby_before_the_fork_is_proven() {
     comes(backup, READ, "kept late new");
 }
 
-/// Two standbys are promoted at the same position, to timelines of the same number with equal histories: their WAL tells
-/// whose a standby is. One of them becomes a standby of the other, and what it has written is found.
+/// Two standbys are promoted at the same position, to timelines of the same number with equal histories:
+/// their WAL shows whose a standby is. One of them becomes a standby of the other, and its own writes are
+/// found.
 #[tokio::test]
 async fn timelines_of_the_same_number_are_told_apart() {
     let scratch = servers(3);
@@ -206,9 +211,10 @@ async fn timelines_of_the_same_number_are_told_apart() {
     let file = |node: &Node| std::fs::read(node.data_folder().join("pg_wal/00000002.history")).unwrap();
     assert_eq!(file(b), file(c), "the histories are equal");
     b.query("postgres", "INSERT INTO t VALUES ('of b')").unwrap();
-    // Longer: records that end where the other's end would be replayed on and on, which nothing finds (GUARANTEES.md).
+    // This text is longer: records that end where the other's end would be replayed on and on, which nothing
+    // finds (GUARANTEES.md).
     c.query("postgres", "INSERT INTO t VALUES ('written at c')").unwrap();
-    // Up to here it is on the history of both.
+    // Up to here the standby is on the history of both.
     is_on(d, b, 1).await;
     is_on(d, c, 1).await;
     point(d, c);
@@ -216,7 +222,8 @@ async fn timelines_of_the_same_number_are_told_apart() {
     is_on(d, c, 2).await;
     write_much(b);
     diverged(d, b, "WAL below its replay position").await;
-    // The segment in which it stands is overwritten with the WAL of the other one. The last commit that it saw is its own.
+    // The segment of its replay position is overwritten with the WAL of the other one. The last commit that
+    // it saw is its own.
     let replayed: Lsn = asked(d, "SELECT pg_last_wal_replay_lsn()").parse().unwrap();
     let below = usize::try_from(replayed.get() % (16 << 20)).unwrap();
     let is_overwritten =
@@ -224,21 +231,22 @@ async fn timelines_of_the_same_number_are_told_apart() {
     assert!(!is_overwritten());
     point(d, b);
     assert!(wait_until(SOON, is_overwritten), "the segment is that of the other one");
-    diverged(d, b, "no such transaction").await;
+    diverged(d, b, "lacks the transaction").await;
 
     c.stop(Stop::Fast).unwrap();
     std::fs::write(c.data_folder().join("standby.signal"), "").unwrap();
     c.start().unwrap();
     diverged(c, b, "").await;
-    // What it receives overwrites the segment in which it stands. Its last checkpoint is its own all the same.
+    // The received WAL overwrites the segment of its replay position. Its last checkpoint is its own all the
+    // same.
     point(c, b);
     let received = "SELECT (pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn())::text";
     comes(c, received, "true");
-    diverged(c, b, "no such checkpoint").await;
+    diverged(c, b, "lacks the standby's checkpoint").await;
 }
 
-/// A primary that loses the end of its WAL, as a copy of its folder does that is started without recovery: its standby has
-/// replayed more. Timeline and history stay the same.
+/// A primary that loses the end of its WAL, as a copy of its folder does that is started without recovery:
+/// its standby has replayed more. Timeline and history stay the same.
 async fn restored() -> Scratch {
     let scratch = servers(1);
     let (a, c) = (scratch.primary(), scratch.standby(0));
@@ -278,8 +286,9 @@ async fn standby_ahead_of_the_primary_has_diverged() {
     diverged(c, a, "").await;
 }
 
-/// The primary passes the standby's position with WAL in which no transaction ends: by one large statement, or by the empty
-/// rest of a segment. The standby's own segment is overwritten with that, so that the bytes are equal.
+/// The primary passes the standby's position with WAL in which no transaction ends: by one large statement,
+/// or by the empty rest of a segment. The standby's own segment is overwritten with that, so that the bytes
+/// are equal.
 #[tokio::test]
 async fn standby_passed_without_a_commit_has_diverged() {
     let bulk = "INSERT INTO filler SELECT repeat('x', 900) FROM generate_series(1, 40000)";

@@ -1,4 +1,4 @@
-//! What the replica answers to a batch, and what is wrong with it.
+//! The replica's answers to a batch, and the errors in them.
 
 use super::Error;
 use super::script::{About, Check};
@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// A statement that did not do what it should.
 pub(super) struct Wrong {
     pub(super) about: About,
-    /// What the server says; nothing if it was the number of rows.
+    /// The server's answer. Nothing if it was the number of rows.
     pub(super) said: Option<Said>,
 }
 
@@ -19,7 +19,7 @@ pub(super) async fn answers(link: &mut Link, checks: &mut VecDeque<Check>) -> Re
     let take = |message| {
         if let Message::CommandComplete(body) = message {
             let Some(Check { rows, about }) = checks.pop_front() else {
-                return Err(postgres::Error::Protocol("an answer too many".to_owned()));
+                return Err(postgres::Error::Protocol("unexpected extra answer".to_owned()));
             };
             let touched = body.tag()?.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
             if rows.is_some() && touched != rows && wrong.is_none() {
@@ -33,12 +33,13 @@ pub(super) async fn answers(link: &mut Link, checks: &mut VecDeque<Check>) -> Re
         return Ok(Some(wrong.unwrap_or(Wrong { about, said: Some(said) })));
     }
     if !checks.is_empty() {
-        return Err(Error::stream("the replica gave fewer answers than statements".to_owned()));
+        return Err(Error::stream("the replica sent fewer answers than statements".to_owned()));
     }
     Ok(wrong)
 }
 
-/// What went wrong may pass if the changes of this table are applied one by one; else it is an error.
+/// Table of an error that may pass if the changes of this table are applied one by one. Other errors are
+/// returned.
 pub(super) fn may_be_tried_again(
     about: About,
     said: Option<&Said>,
@@ -49,7 +50,7 @@ pub(super) fn may_be_tried_again(
         (About::Position, None) => return Err(Error::Moved),
         (_, Some(said)) => return Err(said.error.clone().into()),
         (About::Transaction | About::Rerun, None) => {
-            return Err(Error::stream("the replica's answers do not fit".to_owned()));
+            return Err(Error::stream("the replica's answers do not match the statements".to_owned()));
         }
     };
     let sqlstate = said.and_then(|said| match &said.error {
@@ -67,7 +68,7 @@ pub(super) fn may_be_tried_again(
     }
     let key = key.map(|key| format!(" {key}")).unwrap_or_default();
     let what = match said {
-        None => format!("the row{key} is not there, or there more than once"),
+        None => format!("the row{key} is missing or exists more than once"),
         Some(said) => format!("the row{key} is refused: {} {}", said.error, said.detail),
     };
     Err(Error::Diverged { table: table.shown.clone(), what: what.trim_end().to_owned() })

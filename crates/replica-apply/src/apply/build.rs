@@ -23,7 +23,7 @@ const MAX_PENDING_BYTES: usize = 32 * 1024 * 1024;
 /// The tables that the stream has named, fitted to the replica's.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    /// By number; a table that was described anew stands twice.
+    /// By number; a table that was described again stands twice.
     known: HashMap<u32, Vec<Described>>,
     next: u32,
 }
@@ -62,7 +62,7 @@ pub(super) fn is_command(relation: &Relation) -> bool {
     relation.schema == SCHEMA && relation.name == COMMAND_TABLE
 }
 
-/// Whether rows of the log table stand for DDL.
+/// True if rows of the log table stand for DDL.
 pub(super) fn ran_ddl(changes: &Changes) -> Result<bool, Error> {
     if !changes.relations().iter().any(|relation| is_log(relation)) {
         return Ok(false);
@@ -84,7 +84,7 @@ pub(super) fn ran_ddl(changes: &Changes) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Consort's own tables are nobody's data.
+/// True for Consort's own tables: they hold no user data.
 pub(super) fn is_own(relation: &Relation) -> bool {
     relation.schema == SCHEMA
 }
@@ -93,13 +93,13 @@ pub(super) fn is_own(relation: &Relation) -> bool {
 pub(super) enum Stop {
     /// The changes of this table must be applied one by one.
     OneByOne(u32),
-    /// The next row is of a table that is not known yet. What came before is written out.
+    /// The next row is of a table that is not known yet. The earlier changes are written out.
     Unknown(Arc<Relation>),
-    /// A row of the log of commands: so many came before it. What came before is written out.
+    /// A row of the log of commands: the number of commands before it. The earlier changes are written out.
     Command(usize),
-    /// What comes next cannot be done beside another batch.
+    /// The next changes cannot be applied alongside another batch.
     Barrier,
-    /// It cannot be built at all.
+    /// The batch cannot be built at all.
     Error(Error),
 }
 
@@ -128,7 +128,7 @@ impl Pending {
     }
 }
 
-/// What a script is made with.
+/// Inputs of a script.
 pub(super) struct With<'w> {
     pub(super) tables: &'w Tables,
     /// Tables whose changes are applied one by one, as they came.
@@ -154,19 +154,20 @@ impl With<'_> {
         }
     }
 
-    /// When rows of a table are to be written that nothing tells apart.
+    /// Time at which rows of a table without a distinguishing key are to be written.
     fn when_whole(&mut self, table: &Table) -> When {
         self.apart.as_mut().map_or(When::Now, |apart| apart.ahead.table(table.id))
     }
 
-    /// When something is to be executed that reads or writes any rows of these tables. Who only reads one counts as its writer.
+    /// Time at which a statement that reads or writes any rows of these tables is to be executed. A reader of
+    /// a table counts as its writer.
     fn when_touched(&mut self, tables: &[RelationId]) -> When {
         let Some(apart) = &mut self.apart else { return When::Now };
         let when: Vec<_> = tables.iter().map(|table| apart.ahead.table(*table)).collect();
         when.into_iter().max().unwrap_or(When::Now)
     }
 
-    /// What is executed at that time.
+    /// The script that is executed at that time.
     fn script(&mut self, when: When) -> &mut Script {
         match (&mut self.apart, when) {
             (Some(apart), When::Later) => apart.later,
@@ -174,7 +175,7 @@ impl With<'_> {
         }
     }
 
-    /// When these rows are to be written, all in one step.
+    /// Time at which these rows are to be written, all in one step.
     fn when_rows(&mut self, table: &Table, rows: &[&Cells]) -> When {
         match &mut self.apart {
             None => When::Now,
@@ -230,7 +231,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Of a batch in which DDL ran: it stops at each command.
+    /// Builds a batch in which DDL ran: stops at each command.
     pub(super) fn with_commands(parts: &'a [Part]) -> Build<'a> {
         Build { commands: Some(0), ..Build::new(parts) }
     }
@@ -328,12 +329,12 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// Statements may stand for the rows of a commit: what came before comes before. `false`: none does, or what they fire
-    /// cannot be told.
+    /// Executes statements that may stand for the rows of a commit, after the earlier changes. `false`: there
+    /// are none, or their triggers cannot be determined.
     fn rerun(&mut self, part: &Part, with: &mut With<'_>) -> Result<bool, Stop> {
         let reruns = part.reruns();
         let fires = reruns.iter().any(|rerun| rerun.fires.is_some());
-        // Where it has no rows of a table, what triggers write there would be the only ones.
+        // If it has no rows of a table, the triggers' writes there would be the only ones.
         let kept = |relation| with.tables.find(relation).is_some_and(|table| !table.left_out);
         let counts = fires && part.changes.relations().iter().all(kept);
         let wrote = if counts { Wrote::of(&part.changes)? } else { None };
@@ -424,7 +425,7 @@ impl Sent<'_> {
         self.rows.old.iter().enumerate().map(|sent| value(sent).map_or(Cell::Unchanged, Cell::Same)).collect()
     }
 
-    /// The new row. What was not sent, or is the same, is taken from the old one if that is known.
+    /// The new row. Values that were not sent, or are the same, are taken from the old row if that is known.
     fn new_row(&self, old: Option<Old>) -> Cells {
         let mut cells: Cells = self
             .rows
@@ -509,7 +510,7 @@ fn keyed(
 /// Neither the old row nor its key came: the key is computed, and what is computed is not in the stream. Attaching gives such
 /// a table another identity, unless it is locked.
 fn keyless(table: &Table) -> Error {
-    let why = "has a key that is not in the stream; REPLICA IDENTITY FULL and a new copy mend it";
+    let why = "has a key that is not in the stream; set REPLICA IDENTITY FULL and copy the replica again";
     Error::Unfit { table: table.shown.clone(), why: why.to_owned() }
 }
 

@@ -1,30 +1,30 @@
 //! Batches in which DDL ran: the commands run at the replica too, each in its place between the rows.
 //!
 //! ```text
-//! BEGIN, position | rows | command, look whether it did the same | tables learnt anew | rows | ... | COMMIT
+//! BEGIN, position | rows | command, compare its result | tables read again | rows | ... | COMMIT
 //! ```
 //!
-//! It is one transaction as any batch, but no pipeline: what stands behind a command may need what the command made. Each
-//! runs as its author, under its settings, by a function that cannot become anybody else, with everything off that
-//! `session_replication_role` turns off.
+//! The batch is one transaction as any other, but no pipeline: a later part may need what the command made.
+//! Each command runs as its author, under its settings, by a function that cannot assume another role, with
+//! everything off that `session_replication_role` turns off.
 //!
-//! **Never wrong, at worst a new copy.** The primary has written down what each object was behind the command, as a digest
-//! (`look.sql` of the crate `postgres`), what the rows of a table that was written anew came to, and which privileges it changed. If the same is
-//! not found here, if the command is refused, or if code that it called wrote rows (which come in the stream as well), the
-//! batch ends with [`Error::Ddl`].
+//! **Never wrong, at worst a new copy.** The primary has recorded the state of each object after the command,
+//! as a digest (`look.sql` of the crate `postgres`), a sum of the rows of each rewritten table, and the
+//! privileges that the command changed. The batch ends with [`Error::Ddl`] if the replica's state differs, if
+//! the command is refused, or if code that it called wrote rows (which come in the stream as well).
 //!
 //! | command | at the replica |
 //! |---|---|
 //! | CREATE TABLE AS, SELECT INTO | an empty table, as the primary defines it; its rows come in the stream |
-//! | what writes a table anew | run here too; then the rows must be those of the primary |
+//! | commands that rewrite a table | run here too; then the rows must be those of the primary |
 //! | indexes, CONCURRENTLY | in the batch's transaction, without that |
 //! | materialized and unlogged | their definitions; REFRESH is nothing |
 //! | temporary objects, publications, subscriptions, large objects, tablespaces | nothing |
 //! | roles, databases, event triggers, ALTER SYSTEM, VACUUM, CLUSTER, REINDEX | not logged: no event trigger fires |
 //! | EXPLAIN ANALYZE of CREATE TABLE AS | not logged: a new copy when its rows come |
 //! | a partition detached CONCURRENTLY, DROP OWNED, IMPORT FOREIGN SCHEMA | a new copy |
-//! | a new label of an enum | first of all, in a transaction of its own; behind another command it is a part of the batch |
-//! | one that is a part of the batch, and another transaction of it uses | a new copy |
+//! | a new label of an enum | first of all, in a transaction of its own; after another command in the batch |
+//! | a label that another transaction of the same batch uses, if adding it is in the batch | a new copy |
 
 use super::build::{Build, Stop, With};
 use super::ddl_log::{self, Run, Statement, Step};
@@ -48,16 +48,17 @@ pub(crate) fn install() -> String {
 /// A label that an enum got in the same transaction may not be used in it. At the primary they were two.
 const UNSAFE_LABEL: &str = "55P04";
 
-/// What a command names is not there, such as a role; or who runs it may not, being no member of another role yet.
+/// Errors for a missing object, such as a role, and for a role that may not run the command because it is not
+/// yet a member of another role.
 const LACKS_ROLE: [&str; 2] = ["42704", "42501"];
 
-/// How a command begins that makes a table which may have rows at once.
+/// Start of a command that makes a table which may have rows at once.
 const CREATE_TABLE: &str = "CREATE TABLE";
 
 /// The steps of a batch, each with its transaction.
 pub(super) type Steps = Vec<(Xid, Step)>;
 
-/// What is to be done between the rows of a batch; `None` if no DDL ran in it.
+/// Commands to be run between the rows of a batch. `None` if no DDL ran in it.
 ///
 /// # Errors
 /// [`Error::Ddl`] if it is known before that it cannot be done.
@@ -68,7 +69,7 @@ pub(super) fn steps(batch: &Batch) -> Result<Option<Steps>, Error> {
         if part.ran_ddl()? {
             any = true;
             if steps.is_empty() {
-                return Err(unrun(part.xid, "the primary does not log what its replicas would have to run"));
+                return Err(unrun(part.xid, "the primary does not log the commands for its replicas"));
             }
         }
         for step in &steps {
@@ -81,7 +82,7 @@ pub(super) fn steps(batch: &Batch) -> Result<Option<Steps>, Error> {
     Ok(any.then_some(all))
 }
 
-/// How far an attempt came.
+/// Progress of an attempt.
 enum Attempt {
     Applied,
     /// The changes of this table, or of any, must be applied one by one.
@@ -125,10 +126,11 @@ impl Feeder {
         Err(Error::stream("changes do not follow from each other".to_owned()))
     }
 
-    /// Nobody may use the label of an enum in the transaction that adds it, and the batch is one. So those come first, and are
-    /// committed, which other transactions of the batch may use: but for them the replica shows what it has shown, and whoever asks
-    /// for the labels sees what the primary has committed. Behind another command a name may mean something else by now, so that
-    /// they stay in their place. The position does not move: after a crash they come once more, and may be there.
+    /// Commits new labels of enums first, because a transaction cannot use a label that it adds, and the
+    /// batch is one transaction. Other transactions of the batch may use the labels then. Otherwise the
+    /// replica shows the same as before, and a query for the labels sees what the primary has committed.
+    /// After another command a name may mean something else, so such labels stay in their place. The position
+    /// does not move: after a crash they come once more, and may be there.
     async fn add_labels(&mut self, batch: &Batch, steps: &mut Steps) -> Result<(), Error> {
         let adds = |step: &Step| match &step.run {
             Some(Run::Statement(statement)) => statement.adds_label,
@@ -187,9 +189,9 @@ impl Feeder {
                     one_by_one.extend(careful.then_some(number));
                 }
                 Err(Stop::Command(place)) => {
-                    let (xid, step) = steps
-                        .get(place)
-                        .ok_or_else(|| Error::stream("a command came out that was not there".to_owned()))?;
+                    let (xid, step) = steps.get(place).ok_or_else(|| {
+                        Error::stream("unexpected command in the replication stream".to_owned())
+                    })?;
                     self.take_step(*xid, step, &mut earlier).await?;
                 }
             }
@@ -245,7 +247,7 @@ impl Feeder {
         Ok(kept.into_iter().flatten().flatten().next())
     }
 
-    /// What a command made must not disturb the feeder, and may be what replicas leave out.
+    /// Makes new objects harmless to the feed, and applies the exceptions that replicas leave out.
     async fn tame(&mut self, xid: Xid) -> Result<(), Error> {
         let tamed = self.link.query("SELECT consort.tame(); SELECT consort.leave_out()").await;
         let said = tamed.map_err(|error| refused(xid, error))?;
@@ -254,7 +256,7 @@ impl Feeder {
         alike.map_or(Ok(()), |alike| Err(unrun(xid, &alike)))
     }
 
-    /// Runs a command as its author. Whatever code that it called has set is as before afterwards.
+    /// Runs a command as its author. Settings that its code has changed are restored afterwards.
     async fn run(&mut self, xid: Xid, statement: &Statement) -> Result<(), Error> {
         // To look for what is computed costs as much as the catalog is large.
         let may_go_on = statement.text.to_ascii_lowercase().contains("expression");

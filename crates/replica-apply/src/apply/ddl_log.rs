@@ -1,12 +1,13 @@
-//! What the primary's log says of the DDL commands of a transaction (`attach/commands.sql`), and which statement each was.
+//! Reads the primary's log of the DDL commands of a transaction (`attach/commands.sql`), and finds the
+//! statement of each.
 //!
 //! ```text
 //! rows of the log   begins A   begins B   ended B   dropped   ended A        B ran inside A
 //! steps             run A      run B      check B   -         check A        one per row, in its place
 //! ```
 //!
-//! The text that the client sent may hold more statements than one, and a command may have run inside a function. Where it
-//! cannot be said for certain which statement it was, nothing is guessed: the step is [`Run::Doubt`].
+//! The text that the client sent may hold several statements, and a command may have run inside a function.
+//! If the statement cannot be determined for certain, the step is [`Run::Doubt`].
 
 use super::Error;
 use super::build::is_command;
@@ -30,20 +31,22 @@ const NOTHING: &[&str] = &[
 ];
 /// Commands whose scripts run others, which are logged inside them and need not be run.
 const SCRIPTS: &[&str] = &["CREATE EXTENSION", "ALTER EXTENSION"];
-/// It makes a temporary table of its own when it runs beside readers, and names the schema of its backend.
+/// REFRESH makes a temporary table of its own when it runs alongside readers, and names the schema of its
+/// backend.
 const REFRESH: &str = "REFRESH MATERIALIZED VIEW";
 /// Commands that may grant or revoke anything, as `consort.may_grant` (`attach/commands.sql`).
 const GRANTING: &[&str] = &["GRANT", "REVOKE", "ALTER DEFAULT PRIVILEGES", "CREATE SCHEMA"];
 /// Commands that do more than the log can say.
 const UNSAID: &[&str] = &["IMPORT FOREIGN SCHEMA", "DROP OWNED"];
 
-/// What is to be done at the replica in the place of a row of the log.
+/// Work at the replica in the place of a row of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) run: Option<Run>,
-    /// It may change privileges: what it changes of them is compared, and those in front of it must be known.
+    /// True if the command may change privileges: its changes of them are compared, and the earlier ones must
+    /// be known.
     pub(super) grants: bool,
-    /// What must be found there behind the last command that was run and has not been looked at, as the primary wrote it.
+    /// Expected state after the last command that was run and not yet checked, as the primary wrote it.
     pub(super) check: Vec<String>,
 }
 
@@ -52,12 +55,12 @@ pub(super) struct Step {
 pub(super) enum Run {
     /// To be run.
     Statement(Statement),
-    /// It cannot be: why.
+    /// The statement cannot be determined: the reason.
     Doubt(String),
 }
 
 impl Run {
-    /// Whether it names the schema of temporary objects of a backend.
+    /// True if it names the schema of temporary objects of a backend.
     fn names_temporary(&self) -> bool {
         matches!(self, Run::Statement(statement) if statement.text.contains("pg_temp_"))
     }
@@ -70,7 +73,7 @@ pub(super) struct Statement {
     pub(super) author: String,
     /// As JSON.
     pub(super) settings: String,
-    /// It adds a label to an enum, if that is not there, and does nothing else.
+    /// True if it adds a label to an enum, unless the label is there, and does nothing else.
     pub(super) adds_label: bool,
 }
 
@@ -134,9 +137,9 @@ pub(super) fn logs<'a>(change: &Change<'a>) -> Option<&'a Relation> {
 struct Reading {
     steps: Vec<Step>,
     open: Vec<Open>,
-    /// What was dropped by a command whose beginning is not there.
+    /// Objects dropped by a command whose beginning is not there.
     dropped: Vec<String>,
-    /// How many commands of the same tag there were in the same text.
+    /// Number of commands of the same tag in the same text.
     seen: HashMap<(String, String), usize>,
 }
 
@@ -184,7 +187,7 @@ impl Reading {
         self.steps[place].check.push(row.owned("effect"));
     }
 
-    /// What is to be run; nothing if it speaks of what a replica does not have.
+    /// The command to run. Nothing if it concerns objects that a replica does not have.
     fn run(&mut self, row: &Row<'_>, tag: &str) -> Option<Run> {
         let doubt = |why: &str| Some(Run::Doubt(format!("{tag}: {why}")));
         let statement = |text: String, adds_label: bool| {
@@ -195,9 +198,9 @@ impl Reading {
             return statement(instead.to_owned(), false);
         }
         if UNSAID.contains(&tag) {
-            return doubt("the log cannot say all that it does");
+            return doubt("the command log does not record its full effect");
         }
-        let Some(told) = self.told(row, tag) else { return doubt("which statement it was cannot be said") };
+        let Some(told) = self.told(row, tag) else { return doubt("the statement cannot be identified") };
         if told.not_there {
             return None;
         }
@@ -205,7 +208,7 @@ impl Reading {
             return doubt("a partition was detached concurrently");
         }
         if told.session_user && row.text("author") != row.text("login") {
-            return doubt("it names SESSION_USER");
+            return doubt("the statement uses SESSION_USER");
         }
         statement(told.text, told.adds_label)
     }
@@ -239,14 +242,14 @@ impl Reading {
     /// A command that has not ended in its transaction goes on in another one.
     fn end(mut self) -> Vec<Step> {
         for open in self.open {
-            let doubt = Run::Doubt(format!("{}: it goes on in another transaction", open.tag));
+            let doubt = Run::Doubt(format!("{}: continues in another transaction", open.tag));
             self.steps[open.place].run = Some(doubt);
         }
         self.steps
     }
 }
 
-/// Whether it made, changed or dropped anything that is the replica's business.
+/// True if it made, changed or dropped anything that the replica has.
 fn did_something(row: &Row<'_>, tag: &str) -> bool {
     match row.text("came_of") {
         Some("something") => true,
@@ -260,12 +263,12 @@ fn only(mut found: Vec<Told>) -> Option<Told> {
     if found.len() == 1 { found.pop() } else { None }
 }
 
-/// Where a statement stands.
+/// Place of a statement.
 #[derive(Debug, PartialEq, Eq)]
 enum Source<'a> {
     /// In this text.
     Text(&'a str),
-    /// It is the one with this number, from 1, of a function's body.
+    /// The statement with this number, from 1, of a function's body.
     Numbered(usize),
 }
 
@@ -321,7 +324,7 @@ mod tests {
         }
         let nested = format!("SQL statement \"DROP TABLE a\"{behind}");
         assert_eq!(source(&nested), Some(Source::Text("DROP TABLE a")));
-        // What looks like the end stands in the statement.
+        // The apparent end stands in the statement.
         let statement = format!("COMMENT ON TABLE a IS 'x\"{behind}'");
         let odd = format!("SQL statement \"{statement}\"{behind}");
         assert_eq!(source(&odd), Some(Source::Text(statement.as_str())));

@@ -1,12 +1,12 @@
 //! Values on their way to the replica: a column's values of many rows as one array, or rows as lines of COPY.
 //!
-//! A value arrives as the text of the column's type. Of the types that are met most its binary form is made here, for the
-//! server reads that with a fraction of the work; of all others it stays text, inside the text of an array of its own
-//! type, so that the type's own input function reads it and nobody's cast.
+//! A value arrives as the text of the column's type. Common types are converted to binary form here, for the
+//! server reads that with a fraction of the work. Other types stay text, inside the text of an array of their
+//! own type, so that the type's own input function reads it and no user-defined cast.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// How the values of a column travel in an array.
+/// Form of a column's values in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Encoding {
     form: Form,
@@ -60,7 +60,7 @@ impl Encoding {
         Encoding { form, element, array }
     }
 
-    /// Whether it is a whole number.
+    /// True if it is a whole number.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.form, Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid)
     }
@@ -149,7 +149,7 @@ fn put_length(to: &mut BytesMut, length: usize) -> Result<(), Unreadable> {
 }
 
 fn fixed(to: &mut BytesMut, bytes: &[u8]) {
-    to.put_u32(u32::try_from(bytes.len()).expect("it is a few bytes"));
+    to.put_u32(u32::try_from(bytes.len()).expect("a fixed value is a few bytes"));
     to.put_slice(bytes);
 }
 

@@ -2,18 +2,19 @@
 
 use history::Xid;
 
-/// Why a batch was not applied. Nothing of it is visible then, and the feeder must be opened anew.
+/// Reason why a batch was not applied. Nothing of the batch is visible then, and the feed must be opened
+/// again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The replica went away, is not ready, or refused: open the feeder again, later if it was said already.
     #[error(transparent)]
     Server(#[from] postgres::Error),
-    /// The replica is not what the stream says that it is: it must serve nobody until it was repaired.
+    /// The replica does not hold what the stream implies: it must serve no reads until it was repaired.
     #[error("{table} differs at the replica: {what}")]
     Diverged {
         /// The table.
         table: String,
-        /// What is wrong, with the row's key.
+        /// The difference, with the row's key.
         what: String,
     },
     /// A table of the replica is not as it is at the primary: it was changed there.
@@ -24,15 +25,16 @@ pub enum Error {
         /// A sentence without its subject.
         why: String,
     },
-    /// The transaction ran DDL that cannot be run at the replica with the same effect: it must be copied anew.
+    /// The transaction ran DDL that cannot be run at the replica with the same effect: the database must be
+    /// copied again.
     #[error(transparent)]
     Ddl(Unrun),
-    /// The position at the replica is not where this feeder left it: somebody else feeds it, or an earlier connection of
-    /// ours has only now come through. Open it again.
-    #[error("the position at the replica was moved by somebody else")]
+    /// The position at the replica is not where this feed left it: another process feeds it, or an earlier
+    /// connection of ours has committed only now. Open it again.
+    #[error("another session moved the replication position at the replica")]
     Moved,
     /// Rows that were kept in a file cannot be read.
-    #[error("the rows of a large transaction cannot be read back: {0}")]
+    #[error("cannot read back the rows of a large transaction: {0}")]
     Kept(std::io::Error),
 }
 
@@ -44,7 +46,7 @@ pub struct Unrun {
     pub xid: Xid,
     /// Why not.
     pub why: String,
-    /// Roles may be behind, or whom something belongs to: neither comes with commands.
+    /// True if roles or owners may lag: neither comes with commands.
     pub roles_may_lag: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Several batches at once, each on a connection of its own, for a replica that is behind.
+//! Several batches at once, each on a connection of its own, for a replica that lags.
 //!
 //! ```text
 //! connection 1   rows of batch 1 ------------> position, COMMIT       rows of batch 4 -----> what waited, position, COMMIT
@@ -7,24 +7,26 @@
 //! readers see    ........................................ batch 1 .. batch 2 ............ batch 3 ................
 //! ```
 //!
-//! **The unit is a batch**: boundaries that become visible in one step are one transaction of the server, for two connections
-//! never commit in one step. What a batch may do before its turn is decided row by row ([`scheduler::parallel::Ahead`]): rows
-//! that no batch in front of it writes are written at once, the others when the one in front is visible. So a row that every
-//! transaction writes holds up nobody but itself.
+//! **The unit is a batch**: boundaries that become visible in one step are one transaction of the server, for
+//! two connections never commit in one step. A batch decides row by row what it may do before its turn
+//! ([`scheduler::parallel::Ahead`]): rows that no earlier batch writes are written at once, the others when
+//! the earlier one is visible. So a row that every transaction writes delays only its own writes.
 //!
-//! **In order.** A batch takes its turn when the COMMIT in front of it was answered: from then on every statement sees what
-//! that one wrote. Then it writes what waited, and moves the position from where the one in front has left it; only then it
-//! commits. Were it out of turn, its move would find another position, and nothing of it would show. After a crash what is
-//! there is a prefix of the batches, and the position says which.
+//! **In order.** A batch takes its turn when the earlier COMMIT was answered: from then on every statement
+//! sees the writes of that batch. Then it writes the deferred rows, and moves the position from where the
+//! earlier batch has left it. Only then it commits. Out of turn, its move would find another position, and
+//! nothing of it would become visible. After a crash the replica holds a prefix of the batches, and the
+//! position says which.
 //!
-//! **Nobody waits for a row of another.** What two batches both write is written by the later one after the COMMIT of the
-//! earlier. Where unique keys, exclusions or equal texts of unequal keys could have two rows meet, the whole table counts as
-//! one row ([`super::table::Table::apart`]), and so does each table that a statement reads or writes which stands for its
-//! rows. DDL, TRUNCATE, and what does not fit into one script wait until nothing is under
-//! way, and so does all behind them.
+//! **No batch waits for a row of another.** A row that two batches write is written by the later one after
+//! the COMMIT of the earlier. If unique keys, exclusions or equal texts of unequal keys could make two rows
+//! meet, the whole table counts as one row ([`super::table::Table::apart`]). So does each table that a
+//! statement reads or writes which stands for its rows. DDL, TRUNCATE, and batches that do not fit into one
+//! script wait until nothing is under way, and all later batches wait for them.
 //!
-//! **What fails** in any way but a lost connection (unique values that were swapped, a lock that somebody else held too long) is
-//! rolled back with all that is behind it. Then all of them are applied one after the other, as if there were one connection.
+//! **A failed batch**, in any way but a lost connection (unique values that were swapped, a lock that was
+//! held too long), is rolled back with all later ones. Then all of them are applied one after the other, as
+//! if there were one connection.
 
 use super::answer::answers;
 use super::build::{Build, Stop, With};
@@ -48,15 +50,15 @@ use tokio::sync::{Mutex, oneshot};
 /// To hand the turn from one connection to the next costs more than a batch of fewer bytes gains.
 const MIN_BYTES: u64 = 64 * 1024;
 
-/// What is written to a script of its own because it depends on a batch in front.
+/// Changes in a script of their own because they depend on an earlier batch.
 pub(super) struct Apart<'a> {
     pub(super) ahead: &'a mut Ahead,
     pub(super) later: &'a mut Script,
     pub(super) prepared: &'a mut Prepared,
 }
 
-/// One of several connections. What it has prepared for what waits has names of its own: the order in which statements are
-/// made is not the one in which they are sent.
+/// One of several connections. Its prepared statements for deferred rows have names of their own: the order
+/// in which statements are made is not the one in which they are sent.
 struct Lane {
     link: Rc<Mutex<Link>>,
     now: Prepared,
@@ -65,7 +67,7 @@ struct Lane {
 
 /// Why a batch is not visible.
 enum Fell {
-    /// It was rolled back: something in it went wrong, or in one in front of it.
+    /// Rolled back: this batch or an earlier one failed.
     Undone,
     /// The connection is of no use any more.
     Broken(Error),
@@ -83,14 +85,14 @@ struct UnderWay {
     visible: Option<oneshot::Receiver<()>>,
 }
 
-/// The connections beside the feeder's own.
+/// The connections in addition to the feed's own.
 ///
-/// Invariants: what is `under_way` takes its turns from front to back; as long as anything is, nothing is on the feeder's own
-/// connection; batch `n` of them is on connection `n` modulo their number.
+/// Invariants: batches in `under_way` take their turns from front to back. As long as there are any, nothing
+/// is on the feed's own connection. Batch `n` of them is on connection `n` modulo their number.
 pub(super) struct Lanes {
     address: Address,
     epoch: Epoch,
-    /// So many batches are executed at once; one: none beside another.
+    /// Maximum number of batches that are executed at once. One: no batch alongside another.
     most: usize,
     lanes: Vec<Lane>,
     next: usize,
@@ -115,12 +117,12 @@ impl Lanes {
         self.most = most;
     }
 
-    /// What the replica shows when all of them are visible.
+    /// The replica's visible state when all of them are visible.
     pub(super) fn last(&self) -> Option<&Shown> {
         self.under_way.back().map(|last| &last.batch.to)
     }
 
-    /// Whether a batch is large enough to be executed beside others.
+    /// True if a batch is large enough to be executed alongside others.
     pub(super) fn takes(&self, batch: &Batch) -> bool {
         let bytes = || batch.parts.iter().map(|part| part.changes().bytes()).sum::<u64>();
         self.most > 1 && bytes() >= MIN_BYTES
@@ -138,7 +140,7 @@ impl Lanes {
             let options = format!("{SETTINGS} {SESSION} {}", may_wait());
             let mut link = Link::connect_as(FEEDER, &self.address, &options).await?;
             if Sighting::read(&mut link, self.epoch).await?.incarnation != own.incarnation {
-                let why = format!("{} was started again meanwhile", self.address);
+                let why = format!("{} has restarted", self.address);
                 return Err(postgres::Error::Unreachable(why).into());
             }
             for (name, sql) in STATEMENTS {
@@ -153,7 +155,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Makes the two scripts of a batch, for the connection that is next. `None`: it cannot be done beside others.
+    /// Makes the two scripts of a batch, for the connection that is next. `None`: it cannot run alongside
+    /// others.
     fn make(&mut self, batch: &Batch, from: &Shown, tables: &super::Tables) -> Result<Option<Made>, Error> {
         let place = self.next % self.most;
         let lane = &mut self.lanes[place];
@@ -231,7 +234,7 @@ impl Feeder {
         self
     }
 
-    /// Sends a batch beside those that are under way. Gives it back if it must be alone.
+    /// Sends a batch alongside the batches that are under way. Gives it back if it must be alone.
     pub(super) async fn send_beside(&mut self, batch: Batch, from: &Shown) -> Result<Option<Batch>, Error> {
         while self.lanes.under_way.len() > self.lanes.most || self.lanes.first_has_ended() {
             self.end_first().await?;
@@ -284,14 +287,14 @@ impl Feeder {
         }
     }
 
-    /// This one was rolled back, and with it all behind it: they are applied one after the other.
+    /// Applies this batch, which was rolled back, and all later ones, one after the other.
     async fn again_alone(&mut self, first: Batch) -> Result<(), Error> {
         self.counts.again += 1;
         let mut batches = vec![first];
         while let Some((batch, _, ended)) = self.lanes.first_ended().await {
             match ended {
                 Err(Fell::Broken(error)) => return Err(error),
-                Ok(()) => return Err(Error::stream("a batch was committed out of its turn".to_owned())),
+                Ok(()) => return Err(Error::stream("a batch was committed out of order".to_owned())),
                 Err(Fell::Undone) => batches.push(batch),
             }
         }
@@ -307,14 +310,14 @@ impl Feeder {
     }
 }
 
-/// The life of a batch on its connection: what depends on nobody in front, its turn, the rest, COMMIT. Then it is the next
-/// one's turn.
+/// Runs a batch on its connection: rows without dependencies, its turn, the rest, COMMIT. Then the next batch
+/// has its turn.
 async fn run(made: Made, turn: Option<oneshot::Receiver<()>>, visible: oneshot::Sender<()>) -> Ended {
     let lane = Rc::clone(&made.link);
     let mut link = lane.lock().await;
     match apply(&mut link, made, turn).await {
         Ok(true) => {
-            // Whoever waits for it may have been given up.
+            // The batch that waits for it may have been given up.
             _ = visible.send(());
             Ok(())
         }
@@ -326,7 +329,7 @@ async fn run(made: Made, turn: Option<oneshot::Receiver<()>>, visible: oneshot::
     }
 }
 
-/// Whether it is visible. If not its transaction is open still, and has failed or not.
+/// Applies a batch. True if it is visible. If not, its transaction is open still, and has failed or not.
 async fn apply(link: &mut Link, made: Made, turn: Option<oneshot::Receiver<()>>) -> Result<bool, Error> {
     let Made { mut now, mut later, .. } = made;
     link.push(&synced(&mut now), 1).await?;

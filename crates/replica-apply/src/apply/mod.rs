@@ -1,29 +1,32 @@
-//! Writes the rows of what committed at the primary to a replica that Consort feeds.
+//! Writes rows that committed at the primary to a logical replica of Consort.
 //!
 //! ```text
 //! commits of some boundaries --net effect per row--> deletes, updates, inserts of each table --one transaction--> replica
 //!                             net.rs, build.rs        statement.rs, encode.rs, script.rs      (with its new position)
 //! ```
 //!
-//! **One transaction** carries everything between two positions and the new position itself, so what a replica shows is
-//! always what its position says, also after it was killed. The first statement moves the position from where this feeder
-//! left it; if it is not there, somebody else feeds the replica, or a transaction of an earlier connection of ours has come
-//! through after all: nothing is applied then.
+//! **One transaction** carries everything between two positions and the new position itself. So a replica's
+//! visible state is always that of its position, also after it was killed. The first statement moves the
+//! position from where this feed left it. If the position is elsewhere, another process feeds the replica, or
+//! a transaction of an earlier connection of ours has committed after all: nothing is applied then.
 //!
-//! **One pipeline.** All statements go out without a wait; the COMMIT goes out when their answers have been checked, with
-//! the next batch right behind it. While the server works on one batch the next one is prepared here. Large batches of a
-//! replica that is behind are executed several at once, on connections of their own, and shown in order (`lanes.rs`).
+//! **One pipeline.** All statements go out without a wait; the COMMIT goes out when their answers have been
+//! checked, with the next batch right after it. While the server works on one batch the next one is prepared
+//! here. Large batches of a replica that lags are executed several at once, on connections of their own, and
+//! become visible in order (`lanes.rs`).
 //!
-//! **Checked.** Each statement must touch as many rows as the stream says. If one does not, or a unique value is there
-//! twice, the transaction is rolled back and made again with that table's changes one by one, in the order in which they
-//! were made: two rows that swapped a unique value pass so; what fails even so is a difference between replica and
-//! primary, with a name and a key.
+//! **Checked.** Each statement must touch as many rows as the stream says. If one does not, or a unique value
+//! is there twice, the transaction is rolled back and made again with that table's changes one by one, in
+//! their original order. Two rows that swapped a unique value pass so. A failure even then is a difference
+//! between replica and primary, with a name and a key.
 //!
-//! **Statements** may stand for the rows of a commit (`rerun.rs`), where whoever gives the batch has found that they may.
+//! **Statements** may stand for the rows of a commit (`rerun.rs`), if the source of the batch has found that
+//! they may.
 //!
-//! **Values** travel as the texts that the primary gives under settings of its own, and are read under the same.
-//! Triggers, rules and foreign keys do not fire (`session_replication_role`): what they did comes in the stream. What was
-//! declared ENABLE ALWAYS or ENABLE REPLICA is not declared so here (`consort.tame` in `ddl.sql`).
+//! **Values** travel as the texts that the primary gives under settings of its own, and are read under the
+//! same. Triggers, rules and foreign keys do not fire (`session_replication_role`): their effects come in the
+//! stream. Triggers that were declared ENABLE ALWAYS or ENABLE REPLICA are not declared so here
+//! (`consort.tame` in `ddl.sql`).
 //!
 //! **DDL** runs here too, if the primary logs what that needs (`ddl.rs`, [`postgres::attach::log_commands`]).
 
@@ -75,7 +78,7 @@ const SESSION: &str = "-c session_replication_role=replica -c synchronous_commit
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
-/// What each connection has prepared for the borders of its transactions, by name.
+/// Statements that each connection has prepared for the borders of its transactions, by name.
 const STATEMENTS: [(&str, &str); 3] = [("begin", BEGIN), ("commit", "COMMIT"), ("position", position::MOVE)];
 
 /// One commit with its rows.
@@ -84,7 +87,7 @@ pub struct Part {
     xid: Xid,
     end: Lsn,
     changes: Changes,
-    /// What is executed in their place; nothing, if they stand for themselves.
+    /// Statements executed in place of the rows. Empty if the rows stand for themselves.
     reruns: Arc<[Rerun]>,
 }
 
@@ -94,7 +97,7 @@ impl Part {
         Part { xid: commit.xid, end: commit.end, changes, reruns: Arc::default() }
     }
 
-    /// Whether it ran DDL. What only [marks](postgres::attach::mark) a change of roles did not.
+    /// True if it ran DDL. A transaction that only [marks](postgres::attach::mark) a change of roles did not.
     ///
     /// # Errors
     /// [`Error::Kept`]; [`Error::Server`] if the rows are malformed.
@@ -102,12 +105,12 @@ impl Part {
         ran_ddl(&self.changes)
     }
 
-    /// Whether a replica that shows this has it.
+    /// True if a replica with this visible state has it.
     pub fn is_in(&self, shown: &Shown) -> bool {
         shown.shows(self.xid, self.end)
     }
 
-    /// Whether it restarts sequences: it truncates tables with RESTART IDENTITY.
+    /// True if it restarts sequences: it truncates tables with RESTART IDENTITY.
     pub fn restarts_sequences(&self) -> bool {
         self.changes.restarts()
     }
@@ -117,7 +120,7 @@ impl Part {
         &self.changes
     }
 
-    /// Puts the rows of these into the archive. How many bytes of them lie in files now.
+    /// Puts the rows of these into the archive. Returns the number of bytes of them that lie in files now.
     ///
     /// # Errors
     /// As [`Archive::put`].
@@ -126,26 +129,27 @@ impl Part {
     }
 }
 
-/// What becomes visible at the replica in one step.
+/// A set of commits that becomes visible at the replica in one step.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The commits, in the order in which they are to be applied. What the replica shows already is skipped.
+    /// The commits, in the order in which they are to be applied. Commits that the replica shows already are
+    /// skipped.
     pub parts: Vec<Part>,
-    /// What the replica shows afterwards.
+    /// The replica's visible state afterwards.
     pub to: Shown,
 }
 
 /// A connection that feeds one database of one replica.
 ///
-/// Its methods must not be given up half-way, and after an error it is of no use: open another one. What was in flight has
-/// then been applied or not; the position that is read on opening tells.
+/// Its methods must not be given up half-way, and after an error it is of no use: open another one. The batch
+/// in flight has then been applied or not; the position that is read on opening decides.
 ///
-/// Invariants: at most one batch is `in_flight`, at most one is `committing`; the transaction of the former is open. While any
-/// is under way on `lanes`, none is here.
+/// Invariants: at most one batch is `in_flight`, at most one is `committing`; the transaction of the former
+/// is open. While any is under way on `lanes`, none is here.
 pub struct Feeder {
     link: Link,
     sighting: Sighting,
-    /// What the replica is known to show.
+    /// The replica's visible state, as far as known.
     shown: Shown,
     /// Its COMMIT was sent and not answered.
     committing: Option<Shown>,
@@ -153,7 +157,7 @@ pub struct Feeder {
     in_flight: Option<InFlight>,
     tables: Tables,
     prepared: Prepared,
-    /// For batches that are executed beside each other.
+    /// Connections for batches that are executed concurrently.
     lanes: Lanes,
     /// The functions are there that DDL needs.
     knows_ddl: bool,
@@ -168,12 +172,13 @@ struct InFlight {
     one_by_one: BTreeSet<u32>,
 }
 
-/// What a feeder has done.
+/// Counters of a feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Batches that are visible.
     pub batches: u64,
-    /// Batches that were rolled back and applied again: with the changes of a table one by one, or with nothing beside them.
+    /// Batches that were rolled back and applied again: with the changes of a table one by one, or with no
+    /// other batch alongside.
     pub again: u64,
     /// Batches whose execution began before the one in front of them was visible, on another connection.
     pub beside: u64,
@@ -222,7 +227,7 @@ impl Feeder {
         let mut link = Link::connect_as(position::FEEDER, address, &options).await?;
         let sighting = Sighting::read(&mut link, epoch).await?;
         if sighting.in_recovery {
-            return Err(Error::stream(format!("{address} is a standby: it feeds itself")));
+            return Err(Error::stream(format!("{address} is a standby, not a logical replica")));
         }
         let shown = position::read(&mut link, address).await?;
         for (name, sql) in STATEMENTS {
@@ -243,7 +248,7 @@ impl Feeder {
         })
     }
 
-    /// Whoever else feeds this database there does so no more. To be called before anything is applied.
+    /// Ends other processes' feeds of this database. To be called before anything is applied.
     ///
     /// # Errors
     /// As every query.
@@ -256,12 +261,12 @@ impl Feeder {
         &self.sighting
     }
 
-    /// What the replica shows, as far as it has answered.
+    /// The replica's visible state, as far as it has answered.
     pub fn shown(&self) -> &Shown {
         &self.shown
     }
 
-    /// What it has done.
+    /// Counters of this feed.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -314,10 +319,7 @@ impl Feeder {
 
     fn begin_call(&mut self) -> Result<(), Error> {
         if std::mem::replace(&mut self.unusable, true) {
-            return Err(postgres::Error::Unreachable(
-                "an earlier batch failed: open the feeder again".to_owned(),
-            )
-            .into());
+            return Err(postgres::Error::Unreachable("an earlier batch failed: reconnect".to_owned()).into());
         }
         Ok(())
     }
@@ -344,7 +346,7 @@ impl Feeder {
         }
         // The snapshot alone does not tell: a primary that crashed may see less, of what it never flushed.
         if batch.to.resume() < last.resume() {
-            return Err(Error::stream("a batch goes back behind what the replica shows".to_owned()));
+            return Err(Error::stream("a batch ends before the replica's position".to_owned()));
         }
         if let Some(steps) = ddl::steps(&batch)? {
             return self.apply_with_ddl(batch, steps).await;
@@ -448,10 +450,10 @@ impl Feeder {
                     self.committing = Some(batch.to);
                 }
                 Some(Wrong { about: About::Rerun, said }) => {
-                    let why = said.map_or("another number of rows".to_owned(), |said| said.error.to_string());
+                    let why = said.map_or("another row count".to_owned(), |said| said.error.to_string());
                     tracing::debug!(
                         why,
-                        "a statement did something else than at the primary: its rows are applied"
+                        "statement had another effect than at the primary; applying its rows instead"
                     );
                     self.counts.undone += 1;
                     self.roll_back().await?;
@@ -502,7 +504,7 @@ impl Feeder {
         self.committed().await
     }
 
-    /// Ends a transaction that failed. Which of its statements were prepared nobody knows.
+    /// Ends a transaction that failed. The set of its prepared statements is unknown then.
     async fn roll_back(&mut self) -> Result<(), Error> {
         self.counts.again += 1;
         let mut script = Script::default();
@@ -538,7 +540,7 @@ impl Feeder {
     }
 }
 
-/// How long statements wait for locks.
+/// Lock timeout of statements.
 fn may_wait() -> String {
     format!("-c lock_timeout={LOCK_LIMIT_MS}")
 }
@@ -557,7 +559,7 @@ fn transaction() -> Check {
     Check { rows: None, about: About::Transaction }
 }
 
-/// What the script holds, with a `Sync` behind it.
+/// The content of the script, followed by a `Sync`.
 fn synced(script: &mut Script) -> bytes::BytesMut {
     script.sync();
     script.bytes.split()

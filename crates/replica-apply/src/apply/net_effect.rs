@@ -1,4 +1,4 @@
-//! What many changes of one table come to: per row what it was before the first of them and is after the last.
+//! Net effect of many changes of one table: per row its state before the first of them and after the last.
 //!
 //! ```text
 //! insert, update      insert of the later row         update, update    update; what was not sent comes from the earlier
@@ -6,9 +6,10 @@
 //! delete, insert      update of every column          key change        delete and insert, if every value is known
 //! ```
 //!
-//! Rows with a key are told apart by its text: one row's key has one text as long as it is stored, and two rows that lie
-//! there at the same time never have equal keys, whatever their texts. Rows without a key are counted: so many of these
-//! equal rows less, so many of those more; which of several equal ones goes cannot be told afterwards.
+//! Rows with a key are distinguished by its text: one row's key has one text as long as it is stored, and two
+//! rows that lie there at the same time never have equal keys, whatever their texts. Rows without a key are
+//! counted: the number of equal rows fewer, or more. A deletion among several equal rows cannot be attributed
+//! to one of them.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::HashMap;
@@ -19,16 +20,16 @@ pub(super) type Cell = history::Cell<Bytes>;
 /// The columns of a row, in the order of the stream.
 pub(super) type Cells = Box<[Cell]>;
 
-/// What became of a row.
+/// Net effect on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It came.
+    /// Inserted.
     Insert,
     /// Some of its columns changed.
     Update,
-    /// It went; its key's cells tell which. What else is known of it is as it was before, for who comes in its place.
+    /// Deleted; its key's cells identify it. Other known cells are as before, for the row that replaces it.
     Delete,
-    /// It came and went.
+    /// Inserted and deleted.
     Nothing,
 }
 
@@ -44,19 +45,20 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Irregular;
 
-/// What a change of a row's key needs.
+/// Requirement of a change of a row's key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rekeyed {
     /// Nothing more.
     Done,
-    /// A value is not known: what is pending must be applied, then this one update by itself.
+    /// A value is not known: pending changes must be applied, then this one update alone.
     Alone(Cells),
 }
 
 /// The rows of a table with a key.
 ///
-/// Invariants: `places` names the rows that are there or were there before, each by its key's text. Of a row that was there before,
-/// the key's cells are `Same`, and what is `Same` is what it was before the first change: the replica has that still.
+/// Invariants: `places` names the rows that are there or were there before, each by its key's text. The key's
+/// cells of a row that was there before are `Same`, and a `Same` cell is as it was before the first change:
+/// the replica has that still.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyed {
     places: HashMap<Bytes, usize>,
@@ -103,7 +105,7 @@ impl Keyed {
         Ok(())
     }
 
-    /// A row went. Of `cells` the key's are known.
+    /// Records a deleted row. The key's cells of `cells` are known.
     pub(super) fn delete(&mut self, key: Bytes, cells: Cells) -> Result<(), Irregular> {
         let Some(place) = self.places.get(&key) else {
             self.add(key, Fate::Delete, cells);
@@ -116,7 +118,8 @@ impl Keyed {
                 self.places.remove(&key);
             }
             Fate::Update => {
-                // The stream tells how the row was just now. What had changed by then is not what the replica has.
+                // The stream gives the row as it was just now. The replica does not have earlier pending
+                // changes.
                 let before = cells.into_iter().zip(&row.cells).map(|(cell, pending)| match pending {
                     Cell::New(_) => Cell::Unchanged,
                     Cell::Unchanged | Cell::Same(_) => cell,
@@ -171,7 +174,7 @@ impl Counted {
         &self.rows
     }
 
-    /// So many more of this row; every cell is known.
+    /// Counts this number of additional equal rows; every cell is known.
     pub(super) fn count(&mut self, cells: Cells, more: i64) {
         let text = joined(cells.iter().map(|cell| cell.value().flatten()));
         let place = *self.places.entry(text).or_insert(self.rows.len());
@@ -274,7 +277,7 @@ mod tests {
             ("U 1 a *; D 1; I 1 c d", "Update =1 c d"),
             ("D 1; I 1 c d; U 1 e *", "Update =1 e d"),
             ("D 1; I 1 c -; D 1", "Delete =1 * *"),
-            // The old row tells what the replica has, but not of what changed before it went.
+            // The old row shows what the replica has, but not the changes before the deletion.
             ("D 1 =a =b; I 1 a c", "Update =1 =a c"),
             ("U 1 c =b; D 1 =c =b", "Delete =1 * =b"),
             ("U 1 c =b; D 1 =c =b; I 1 c b", "Update =1 c =b"),

@@ -1,6 +1,7 @@
-//! Where it is written down what a fed replica shows: one row beside the data, changed in the transaction that changes
-//! the data. And which tables it has no rows of, whatever the stream says; which it is to have, if not all (`chosen`); and then,
-//! of each table, whether it has rows, and if it was there when the database was copied, its number at the primary (`tables`).
+//! The record of a logical replica's visible state: one row alongside the data, changed in the transaction
+//! that changes the data. The record also holds the tables without rows, whatever the stream says; the tables
+//! that the replica is to have, if not all (`chosen`); and then, of each table, whether it has rows, and if
+//! it was there when the database was copied, its number at the primary (`tables`).
 
 use super::Error;
 use history::Shown;
@@ -10,11 +11,11 @@ use postgres::link::Link;
 /// Moves the position from where it is expected to be.
 pub(super) const MOVE: &str = "UPDATE consort.position SET shown = $1 WHERE shown = $2";
 
-/// What connections that feed are called from their log-in on: what runs as somebody else ends with RESET ALL.
+/// `application_name` of feed connections, set at log-in: commands that run as another role end with RESET ALL.
 pub(super) const FEEDER: &str = "consort_feeder";
 
-/// Whoever fed this database before does so no more. A Consort that stands still may have left a transaction half-done, with
-/// locks on its rows and on the position: nobody else would ever end it.
+/// Terminates other feeds of this database. A Consort that stands still may have left a transaction
+/// half-done, with locks on its rows and on the position: no other process would ever end it.
 pub(super) const END_OTHERS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
      WHERE datname = current_database() AND application_name = 'consort_feeder' AND pid <> pg_backend_pid()";
 
@@ -33,7 +34,8 @@ const PREPARE: &str = "\
     CREATE TABLE IF NOT EXISTS consort.chosen (schema text, relation text); \
     CREATE TABLE IF NOT EXISTS consort.tables (here oid PRIMARY KEY, there oid, has_rows bool NOT NULL)";
 
-/// Writes down where a replica that was just made stands: the feeder goes on from there. Whatever was written before goes.
+/// Records the position of a replica that was just made: the feed goes on from there. Earlier records are
+/// removed.
 ///
 /// # Errors
 /// As every query.
@@ -47,7 +49,8 @@ pub async fn settle(replica: &Control, shown: &Shown) -> Result<(), postgres::Er
 /// Reads the position of a replica.
 pub(super) async fn read(link: &mut Link, address: &Address) -> Result<Shown, Error> {
     let none = || {
-        let why = format!("{address} has no position: it was not made as a replica that Consort feeds");
+        let why =
+            format!("{address} has no replication position: Consort did not create it as a logical replica");
         Error::Server(postgres::Error::Setup(why))
     };
     let rows = match link.query("SELECT shown FROM consort.position").await {
@@ -56,5 +59,6 @@ pub(super) async fn read(link: &mut Link, address: &Address) -> Result<Shown, Er
     };
     let [row] = rows.as_slice() else { return Err(none()) };
     let text = row.first().and_then(|text| text.as_deref()).ok_or_else(none)?;
-    text.parse().map_err(|_| Error::stream(format!("the position at {address} is not understood: {text}")))
+    text.parse()
+        .map_err(|_| Error::stream(format!("cannot parse the replication position at {address}: {text}")))
 }

@@ -1,4 +1,4 @@
-//! What the replica's catalog says of a table.
+//! Reads a table's description from the replica's catalog.
 
 use super::Error;
 use super::table::{Found, Table, Unique};
@@ -7,8 +7,8 @@ use postgres::link::Link;
 use postgres::sql::{literal, quoted};
 use std::collections::BTreeMap;
 
-/// What is said of a table that the replica does not have.
-pub(super) const NOT_THERE: &str = "is not there at the replica";
+/// Error text for a table that the replica does not have.
+pub(super) const NOT_THERE: &str = "does not exist at the replica";
 
 /// Asks the replica for a table and fits it to what the stream says of it.
 pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> Result<Table, Error> {
@@ -28,7 +28,7 @@ pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> 
     match kind.first().and_then(|row| row.first()?.as_deref()) {
         None => return Err(unfit(NOT_THERE.to_owned())),
         Some("r") => {}
-        Some(_) => return Err(unfit("is no ordinary table at the replica".to_owned())),
+        Some(_) => return Err(unfit("is not an ordinary table at the replica".to_owned())),
     }
     let found = link.query(&COLUMNS.replace("$1", &table)).await?;
     let unique = link.query(&UNIQUE.replace("$1", &table)).await?;
@@ -36,15 +36,15 @@ pub(super) async fn learn(link: &mut Link, relation: &Relation, number: u32) -> 
         Some((found.iter().map(|row| column(row)).collect::<Option<_>>()?, indexes(&unique)?))
     };
     let (found, unique) =
-        understood().ok_or_else(|| Error::stream("the replica's catalog is not understood".to_owned()))?;
+        understood().ok_or_else(|| Error::stream("cannot parse the replica's catalog".to_owned()))?;
     let apart = link.query(&APART.replace("$1", &table)).await?;
     let apart = apart.first().and_then(|row| row.first()?.as_deref()) == Some("t");
     let table = Table::fit(number, relation, &found, &unique).map_err(unfit)?;
     Ok(Table { apart: apart && table.indexed, ..table })
 }
 
-/// Whether rows have nothing to do with each other but by their keys: one index that must be unique, nothing that excludes, and
-/// a key of which equal values have one text: bool, integers, dates, times of a day, uuid, bytea, and text whose collation is
+/// True if rows interact only by their keys: one unique index, no exclusion, and a key whose equal values
+/// have one text: bool, integers, dates, times of a day, uuid, bytea, and text whose collation is
 /// deterministic.
 const APART: &str = "\
     SELECT (SELECT count(*) = 1 FROM pg_index i WHERE i.indrelid = $1 AND (i.indisunique OR i.indisexclusion)) \

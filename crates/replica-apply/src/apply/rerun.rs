@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// The planner may choose again: the feeder keeps it from everything but indexes.
 const PLANNER: [&str; 4] = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"];
 
-/// Who runs a statement, and under which settings; as SQL.
+/// Role that runs a statement, and its settings; as SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Under(String);
 
@@ -59,20 +59,20 @@ pub struct Rerun {
     pub formats: Vec<i16>,
     /// The parameters.
     pub parameters: Vec<Option<Vec<u8>>>,
-    /// Who ran it.
+    /// Role and settings under which it ran.
     pub under: Arc<Under>,
     /// The table that it writes.
     pub writes: RelationId,
     /// All tables that it reads or writes.
     pub touches: Arc<[RelationId]>,
-    /// It fires triggers, which may write these tables; `None`: nothing is to fire.
+    /// Tables that its triggers may write, if it fires triggers. `None`: nothing is to fire.
     pub fires: Option<Arc<[RelationId]>>,
-    /// How many rows it wrote at the primary.
+    /// Number of rows that it wrote at the primary.
     pub rows: u64,
 }
 
 impl Rerun {
-    /// What keeping it costs.
+    /// Memory for keeping it, in bytes.
     pub fn bytes(&self) -> u64 {
         let parameters = self.parameters.iter().map(|value| 32 + value.as_ref().map_or(0, Vec::len));
         (size_of::<Rerun>() + self.text.len() + parameters.sum::<usize>()) as u64
@@ -80,7 +80,8 @@ impl Rerun {
 }
 
 impl Part {
-    /// Whether these statements, one after the other, have written all of its rows and nothing else, as far as can be seen.
+    /// True if these statements, one after the other, have written all of its rows and nothing else, as far
+    /// as can be seen.
     pub fn is_written_by(&self, reruns: &[Rerun]) -> bool {
         let fired = reruns.iter().filter_map(|rerun| rerun.fires.as_deref()).flatten();
         let tables: BTreeSet<u32> =
@@ -88,7 +89,7 @@ impl Part {
         let fires = reruns.iter().any(|rerun| rerun.fires.is_some());
         let rows = reruns.iter().map(|rerun| rerun.rows).sum::<u64>();
         let count = self.changes.count();
-        // What triggers wrote the replica counts, table by table.
+        // The replica counts the triggers' writes, table by table.
         let as_many = if fires { reruns.len() == 1 && count >= rows } else { count == rows };
         as_many && self.changes.relations().iter().all(|relation| tables.contains(&relation.id))
     }
@@ -112,7 +113,7 @@ impl Part {
 }
 
 impl Batch {
-    /// So many statements stand for rows.
+    /// Number of statements that stand for rows.
     pub(super) fn reruns(&self) -> u64 {
         self.parts.iter().map(|part| part.reruns.len() as u64).sum()
     }
@@ -131,12 +132,12 @@ const COUNT: &str = "SELECT set_config('consort.counted', coalesce((SELECT jsonb
      AND pg_stat_get_xact_tuples_inserted(c.oid) + pg_stat_get_xact_tuples_updated(c.oid) \
      + pg_stat_get_xact_tuples_deleted(c.oid) > 0), '{}'), true)";
 
-/// How many rows of each table a transaction has inserted, updated and deleted, by the tables' names.
+/// Numbers of rows of each table that a transaction has inserted, updated and deleted, by the tables' names.
 #[derive(Debug, Default)]
 pub(super) struct Wrote(BTreeMap<String, [u64; 3]>);
 
 impl Wrote {
-    /// What a commit wrote. `None`: more than rows, which nobody can count.
+    /// Row counts of a commit. `None`: it wrote more than rows, which cannot be counted.
     pub(super) fn of(changes: &Changes) -> Result<Option<Wrote>, Error> {
         let (mut reader, mut rows, mut wrote) = (changes.read(), Rows::default(), Wrote::default());
         while let Some(change) = reader.next().map_err(Error::Kept)? {
@@ -207,12 +208,13 @@ impl Script {
         frontend::execute("", 0, &mut self.bytes)?;
         self.checks.push_back(Check { rows: Some(rerun.rows), about: About::Rerun });
         if let Some(wrote) = wrote {
-            // What is left to the end of its transaction is its author's too. Operators have their names in `pg_catalog`.
+            // Deferred work at the end of its transaction is its author's too. Operators have their names in
+            // `pg_catalog`.
             self.run("SET CONSTRAINTS ALL IMMEDIATE", About::Rerun)?;
             self.run("RESET SESSION AUTHORIZATION", About::Rerun)?;
             self.run("SET LOCAL search_path = pg_catalog", About::Rerun)?;
             self.run(&wrote.compared(), About::Rerun)?;
-            self.checks.back_mut().expect("it was run").rows = Some(1);
+            self.checks.back_mut().expect("the check was queued").rows = Some(1);
         } else {
             self.run("RESET SESSION AUTHORIZATION", About::Rerun)?;
         }

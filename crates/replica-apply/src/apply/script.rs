@@ -1,6 +1,7 @@
-//! What is sent to the replica, as messages of the extended protocol, and what each statement must answer.
+//! Messages of the extended protocol to the replica, and the answer that each statement must get.
 //!
-//! Statements are prepared when they are first met and named by number. Nothing here reads or writes a socket.
+//! Statements are prepared when they are first met and named by number. Nothing here reads or writes a
+//! socket.
 
 use super::Error;
 use super::encode::{Encoding, Unreadable, line};
@@ -22,12 +23,13 @@ const MAX_BYTES: usize = 8 * 1024 * 1024;
 const COPY_ROWS: usize = 20;
 /// A message of COPY's data has about this size.
 const COPY_MESSAGE_BYTES: usize = 64 * 1024;
-/// So many statements stay prepared at most; then all are forgotten.
+/// Maximum number of prepared statements. When it is reached, all are forgotten.
 const MAX_PREPARED: usize = 1000;
-/// A plan that was made when the table had few rows is made anew when so many were inserted, then when twice as many were.
+/// Number of inserted rows after which a plan that was made for a small table is made again. The number
+/// doubles each time.
 const REPLAN_ROWS: u64 = 200;
 
-/// What an answer must say.
+/// Expected answer.
 #[derive(Clone, Debug)]
 pub(super) struct Check {
     /// The number of rows; `None` if it does not count.
@@ -35,7 +37,7 @@ pub(super) struct Check {
     pub(super) about: About,
 }
 
-/// What a statement was for.
+/// Purpose of a statement.
 #[derive(Clone, Debug)]
 pub(super) enum About {
     /// BEGIN, COMMIT, settings.
@@ -48,7 +50,7 @@ pub(super) enum About {
     Rerun,
 }
 
-/// Which prepared statement.
+/// Identity of a prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Name {
     Insert,
@@ -65,9 +67,9 @@ pub(super) struct Prepared {
     /// By table and purpose.
     names: HashMap<(u32, Name), u32>,
     next: u32,
-    /// In front of their numbers: on one connection several of these are told apart by it.
+    /// Prefix of their numbers: distinguishes several sets on one connection.
     prefix: &'static str,
-    /// Rows inserted into each table, and how many there were when its plans are to be made anew.
+    /// Rows inserted into each table, and the number of rows at which its plans are to be made again.
     grown: HashMap<u32, (u64, u64)>,
 }
 
@@ -91,7 +93,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// What comes after this has a higher number.
+    /// Mark of this place: later statements have a higher number.
     pub(super) fn mark(&self) -> u32 {
         self.next
     }
@@ -158,7 +160,7 @@ impl Script {
             0..formats.len(),
             |at, to| match write(at, to) {
                 Ok(()) => Ok(IsNull::No),
-                Err(Unreadable) => Err("a value is not of its type".into()),
+                Err(Unreadable) => Err("a value does not match its type".into()),
             },
             [],
             &mut self.bytes,
@@ -187,7 +189,7 @@ impl Script {
         Ok(name)
     }
 
-    /// After rows were inserted: plans that were made for a much smaller table are made anew.
+    /// After rows were inserted: plans that were made for a much smaller table are made again.
     fn grown(&mut self, prepared: &mut Prepared, table: &Table, rows: u64) -> Result<(), Error> {
         let (grown, at) = prepared.grown.entry(table.number).or_insert((0, REPLAN_ROWS));
         *grown += rows;
@@ -435,7 +437,7 @@ fn sort_by_key(rows: &mut [&Row], table: &Table) {
     rows.sort_by(|one, other| {
         let (one, other) = (one.cells[*first].value().flatten(), other.cells[*first].value().flatten());
         let length = |value: Option<&Bytes>| value.map_or(0, Bytes::len);
-        // Of numbers without a sign the shorter is the smaller.
+        // The shorter of two unsigned numbers is the smaller.
         let shorter = if by_length { length(one).cmp(&length(other)) } else { Ordering::Equal };
         shorter.then_with(|| one.cmp(&other))
     });

@@ -1,13 +1,14 @@
-//! Where the replica's sequences stand: set between two batches, past all transactions, as PostgreSQL does it. Nothing is written
-//! down of that: for who opens the feeder again they may stand anywhere.
+//! Sets the replica's sequences: between two batches, outside all transactions, as PostgreSQL does it. The
+//! positions are not recorded: when the feed is opened again they may be anywhere.
 
 use super::{Error, Feeder};
 use crate::sequences::{AT_ONCE, PATIENCE, Sequence};
 use postgres::sql::literal;
 
 impl Feeder {
-    /// Has these sequences stand where they are said to stand, behind all that was sent before. One that is not there, is no
-    /// permanent sequence, or may not stand there, is passed over: it comes to be so by DDL. How many the replica refused.
+    /// Sets these sequences to the given positions, after all that was sent before. A sequence that is not
+    /// there, is not permanent, or may not have that position, is passed over: DDL will change it. Returns
+    /// the number that the replica refused.
     ///
     /// # Errors
     /// See [`Error`]; also of a batch that was under way.
@@ -29,7 +30,7 @@ impl Feeder {
                     parts.extend([one, other]);
                 }
                 Err(error @ postgres::Error::Refused { .. }) => {
-                    tracing::debug!(sequence = ?part, %error, "it is not set at the replica");
+                    tracing::debug!(sequence = ?part, %error, "cannot set the sequence at the replica");
                     *refused += part.len();
                 }
                 Err(error) => return Err(error.into()),
@@ -39,7 +40,8 @@ impl Feeder {
     }
 }
 
-/// Sets those that stand otherwise. Which are sequences must be known before any is asked where it stands (OFFSET 0).
+/// Sets sequences whose position differs. The set of sequences must be known before any is asked for its
+/// position (OFFSET 0).
 fn setting(sequences: &[&Sequence]) -> String {
     let rows: Vec<String> = sequences
         .iter()

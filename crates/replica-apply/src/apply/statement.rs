@@ -24,7 +24,8 @@ pub(super) fn writable(table: &Table) -> Vec<usize> {
     (0..table.columns.len()).filter(|place| table.columns[*place].writable).collect()
 }
 
-/// Inserts rows; a parameter per writable column. Of a table without such columns: the number of rows, as text.
+/// Inserts rows; a parameter per writable column. For a table without such columns: the number of rows, as
+/// text.
 pub(super) fn insert(table: &Table) -> Statement {
     let places = writable(table);
     if places.is_empty() {
@@ -94,9 +95,10 @@ pub(super) fn delete(table: &Table) -> Statement {
     Statement::of(sql, key_and(table, &[]))
 }
 
-/// Deletes so many of each of these rows, told apart by all their columns: a parameter per writable column and one with
-/// the numbers (as `int8`). Rows are compared as texts: 1.0 is not 1.00 here, and types without equality have texts. It is
-/// the text of a record, which nobody can cast by a function of his own: this runs as a superuser.
+/// Deletes the given number of each of these rows, distinguished by all their columns: a parameter per
+/// writable column and one with the numbers (as `int8`). Rows are compared as texts: 1.0 is not 1.00 here,
+/// and types without equality have texts. The text is that of a record, which no user-defined function can
+/// cast: this runs as a superuser.
 pub(super) fn delete_counted(table: &Table) -> Statement {
     let places = writable(table);
     let mut unfolded = String::new();
@@ -125,8 +127,8 @@ pub(super) fn delete_counted(table: &Table) -> Statement {
     statement
 }
 
-/// Empties tables. Those that refer to them were emptied too, or the primary would have refused; some of them are not in the
-/// stream (unlogged ones).
+/// Empties tables. Tables that refer to them were emptied too, or the primary would have refused; some of
+/// them are not in the stream (unlogged ones).
 pub(super) fn truncate<'a>(tables: impl Iterator<Item = &'a Table>, restart: bool) -> String {
     let names: Vec<String> = tables.map(|table| format!("ONLY {}", table.name)).collect();
     format!("TRUNCATE {}{} CASCADE", names.join(", "), if restart { " RESTART IDENTITY" } else { "" })

@@ -11,7 +11,7 @@ use postgres::sql::quoted;
 pub(super) struct Table {
     /// Its number among the feeder's tables, for the names of prepared statements.
     pub(super) number: u32,
-    /// What the stream calls it.
+    /// Relation number in the stream.
     pub(super) id: RelationId,
     /// `schema.table` for a person.
     pub(super) shown: String,
@@ -21,7 +21,7 @@ pub(super) struct Table {
     pub(super) columns: Vec<Column>,
     /// The places of the columns that tell its rows apart; none if all of them together must do.
     pub(super) key: Vec<usize>,
-    /// A unique index at the replica tells rows apart by the key.
+    /// True if a unique index at the replica distinguishes rows by the key.
     pub(super) indexed: bool,
     /// Its rows have nothing to do with each other: their keys are all that must be unique, and two texts are two keys.
     pub(super) apart: bool,
@@ -36,13 +36,13 @@ pub(super) struct Column {
     pub(super) name: String,
     /// For a person.
     pub(super) shown: String,
-    /// How its values travel, as an array.
+    /// Form of its values in an array.
     pub(super) encoding: Encoding,
     /// The type that the array's elements must be cast to, if there is no array of the column's own type.
     pub(super) cast: Option<String>,
     /// The operator that the key's index means by equal.
     pub(super) equals: String,
-    /// It may be written: the replica does not compute it.
+    /// True if it may be written: the replica does not compute it.
     pub(super) writable: bool,
     /// GENERATED ALWAYS AS IDENTITY: an UPDATE must not set it.
     pub(super) always: bool,
@@ -112,7 +112,7 @@ impl Table {
 }
 
 impl Table {
-    /// Which row this is, among those of the table. The values of its key are known.
+    /// Key of this row, among those of the table. The values of its key are known.
     pub(super) fn row_key(&self, cells: &Cells) -> Key {
         let known = |place: &usize| cells[*place].value().flatten().map_or(&[][..], |value| &value[..]);
         self.key.iter().fold(KeyBuilder::default(), |key, place| key.bytes(known(place))).finish()
@@ -137,8 +137,8 @@ impl Found {
     }
 }
 
-/// The index that tells rows apart: with a replica identity of some columns one that needs no others; with all of them
-/// (FULL) the primary key, or any.
+/// The index that distinguishes rows: with a replica identity of some columns one that needs no others; with
+/// all of them (FULL) the primary key, or any.
 fn choose<'a>(relation: &Relation, unique: &'a [Unique]) -> Option<&'a Unique> {
     let fits = |index: &&Unique| {
         let has = |name: &str| relation.columns.iter().any(|column| column.name == name && column.identity);

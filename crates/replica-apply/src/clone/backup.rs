@@ -1,23 +1,24 @@
-//! A replica whose databases came with a base backup of the primary's whole server: no dump, no restoring, no index made
-//! anew. For databases that are so large that a copy by `pg_dump` takes too long.
+//! A replica whose databases came with a base backup of the primary's whole server: no dump, no restoring, no
+//! index made again. For databases that are so large that a copy by `pg_dump` takes too long.
 //!
 //! ```text
-//! primary's log   ----------------------------------------- T ----- L ----------------------------->
-//! the server      base backup, follows the log as a standby ......| promoted; fed from L on
-//! what commits                                  kept for it from before T on
+//! primary's WAL   ----------------------------------------- T ----- L ----------------------------->
+//! the server      base backup, follows the WAL as a standby ......| promoted; fed from L on
+//! commits                                       kept for it from before T on
 //! ```
 //!
-//! **Where it left the log is what it shows.** A server that is promoted writes down at which place L it left the log that it
-//! followed (its timeline's history). It has every commit whose record ends at or below L, and no other. So it can be fed if
-//! everything is kept that commits behind L: whoever feeds it keeps what commits first, and has it promoted when it has
-//! replayed what the primary had written by then (T).
+//! **The server shows the state at which it left the WAL.** A server that is promoted records the LSN L at
+//! which it left the WAL that it followed (its timeline's history). The server has every commit whose record
+//! ends at or below L, and no other. So it can be fed if every commit after L is kept: Consort keeps commits
+//! first, and has the server promoted when it has replayed what the primary had written by then (T).
 //!
-//! **Only who says so is taken.** The server is the primary's by its system identifier, as are standbys that somebody has
-//! promoted to work there. So its own configuration must say [`base_backup::SETTING`]: what is there may be changed and replaced. A table
-//! that is not as it came would be found, or not, when rows do not fit.
+//! **Only a server that declares it is taken.** The server is the primary's by its system identifier, as are
+//! standbys that were promoted to work there. So its own configuration must say [`base_backup::SETTING`]: its
+//! contents may be changed and replaced. A table that is not as it came would be found, or not, when rows do
+//! not fit.
 //!
-//! **It becomes what a dump would have made** (`backup.sql`): what replicas leave out goes, what would disturb the feeder goes,
-//! the position is written last.
+//! **The server becomes what a dump would have made** (`backup.sql`): objects that replicas leave out are
+//! dropped, objects that would disturb the feed are dropped, the position is written last.
 
 use super::copy_exceptions::Apart;
 use super::shared_objects::SharedWriter;
@@ -35,13 +36,13 @@ use tokio_postgres::types::PgLsn;
 /// A server that is promoted takes no longer until it takes writes.
 const PROMOTE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Nothing fires, nobody is waited for. Names mean the system's.
+/// No trigger fires, no lock is waited for. Names mean the system's.
 const SESSION: &str = "\
     SET session_replication_role = replica; SET synchronous_commit = local; SET statement_timeout = 0; \
     SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET search_path = pg_catalog";
 
-/// What the primary has for Consort, and what nobody may hear or send here. Event triggers go first: they would fire. Those of
-/// extensions stay, and do not fire for us.
+/// Objects that the primary has for Consort, and objects that must not be heard or sent here. Event triggers
+/// go first: they would fire. Event triggers of extensions stay, and do not fire for us.
 const ALONE: &str = "\
     DO $$ DECLARE name text; command text; BEGIN \
       FOR command IN SELECT format(CASE WHEN NOT EXISTS (SELECT FROM pg_depend d \
@@ -57,10 +58,10 @@ const ALONE: &str = "\
 /// Transactions that were prepared when the server left the log. If they commit at the primary their rows come.
 const PREPARED: &str = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()";
 
-/// Whether the server is a base backup that is to be fed and follows the primary's log still.
+/// True if the server is a base backup that is to be fed and follows the primary's WAL still.
 ///
 /// # Errors
-/// [`Error::Setup`] if it follows another log than that of this primary. Else as every query.
+/// [`Error::Setup`] if it follows other WAL than that of this primary. Else as every query.
 pub async fn follows(primary: &Address, replica: &Address) -> Result<bool, Error> {
     let there = Control::connect(replica).await?;
     let seen = sighting(&there).await?;
@@ -70,13 +71,13 @@ pub async fn follows(primary: &Address, replica: &Address) -> Result<bool, Error
     let source = sighting(&Control::connect(primary).await?).await?;
     if (seen.system, seen.incarnation.timeline) != (source.system, source.incarnation.timeline) {
         return Err(Error::Setup(
-            "it came of a base backup of another server, or follows another timeline".to_owned(),
+            "the base backup is of another server, or follows another timeline".to_owned(),
         ));
     }
     Ok(true)
 }
 
-/// How far the primary's log is on its disk.
+/// Flushed position of the primary's WAL.
 ///
 /// # Errors
 /// As every query.
@@ -85,7 +86,7 @@ pub async fn written(primary: &Control) -> Result<Lsn, Error> {
     Ok(Lsn::new(row.get::<_, PgLsn>(0).into()))
 }
 
-/// How far a server that follows the primary's log has replayed it; nothing, before it has replayed any of it.
+/// Replayed position of a server that follows the primary's WAL; `None` before it has replayed any of it.
 ///
 /// # Errors
 /// As every query.
@@ -111,7 +112,8 @@ pub async fn promote(primary: &Control, replica: &Control) -> Result<(), Error> 
     Ok(())
 }
 
-/// Where the replica's server left the primary's log, if the database there is as it came with the base backup.
+/// LSN at which the replica's server left the primary's WAL, if the database there is as it came with the
+/// base backup.
 ///
 /// # Errors
 /// As every query.
@@ -142,7 +144,7 @@ pub async fn left_at(primary: &Address, replica: &Address) -> Result<Option<Lsn>
     Ok(is_in_its_log.then_some(left))
 }
 
-/// Of a timeline's history, which one it left last, and where.
+/// The timeline that a timeline's history left last, and the LSN.
 fn last_branch(history: &str) -> Option<(u32, Lsn)> {
     let mut lines = history.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut words = lines.next_back()?.split_whitespace();

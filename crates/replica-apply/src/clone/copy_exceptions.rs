@@ -1,9 +1,9 @@
-//! What of the primary's database a copy goes without, or gets in another way than by a restore.
+//! Parts of the primary's database that a copy lacks, or gets in another way than by a restore.
 //!
 //! | at the primary | at the replica |
 //! |---|---|
-//! | a table that replicas cannot hold alike (`statement_analysis::load::UNLIKE`), or that this one is not to have (`chosen.rs`) | its definition, no rows; neither foreign keys from it nor to it |
-//! | an index over somebody's function | made by itself, if that works there: the function may look for names |
+//! | a table that replicas cannot hold alike (`statement_analysis::load::UNLIKE`), or that this one is not to have (`table_selection.rs`) | its definition, no rows; neither foreign keys from it nor to it |
+//! | an index over a user-defined function | made separately, if possible: it may look for names |
 //! | an exclusion by such an index | nothing: the primary excludes |
 
 use super::table_selection::{Chosen, NOT_CHOSEN};
@@ -14,7 +14,7 @@ use postgres::sql::{literal, quoted};
 use statement_analysis::load::UNLIKE;
 use std::collections::BTreeSet;
 
-/// What is apart, in the snapshot of a connection.
+/// The exceptions, in the snapshot of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Apart {
     /// Tables without rows: schema, name and why.
@@ -22,7 +22,7 @@ pub(super) struct Apart {
     /// All tables, if not all are to have rows: number, name, and whether it is to have some.
     tables: Vec<(u32, String, bool)>,
     chosen: Chosen,
-    /// What a restore goes without, by catalog and number.
+    /// Objects that a restore leaves out, by catalog and number.
     objects: BTreeSet<(u32, u32)>,
     /// Indexes whose partitions' are not attached: schema and name, as an archive's list has them.
     attached: Vec<String>,
@@ -108,7 +108,8 @@ impl Apart {
         Ok(())
     }
 
-    /// Whether a restore goes without this: its catalog, its number, and what follows these in an archive's list.
+    /// True if a restore goes without this: its catalog, its number, and the text that follows these in an
+    /// archive's list.
     pub(super) fn has(&self, catalog: u32, number: u32, what: &str) -> bool {
         let attached = |name: &String| {
             let rest = what.strip_prefix("INDEX ATTACH ").and_then(|what| what.strip_prefix(name.as_str()));
@@ -158,7 +159,7 @@ impl Apart {
         for index in &self.indexes {
             match replica.batch_execute(index).await.map_err(Error::from) {
                 Err(Error::Refused { sqlstate, message }) if !may_pass(&sqlstate) => {
-                    tracing::info!(index, sqlstate, message, "the index is not made at the replica");
+                    tracing::info!(index, sqlstate, message, "cannot create the index at the replica");
                 }
                 made => made?,
             }

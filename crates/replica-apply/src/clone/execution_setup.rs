@@ -1,22 +1,24 @@
-//! What is done once before a replica executes transactions by itself: nothing is there that would have it do otherwise than the
-//! primary, its sequences stand where the primary's stand, and it has no position any more, so that it is taken for no copy that
-//! could be fed.
+//! Prepares a replica to execute transactions on its own, once: objects that would make its results differ
+//! from the primary's are removed, its sequences get the primary's values, and its position is removed, so
+//! that it is not taken for a copy that could be fed.
 
 use postgres::Error;
 use postgres::address::{Address, Control};
 
 use postgres::sql::{literal, quoted};
 
-/// The sequences that are every server's. Those that are not logged are copied without their numbers, but who draws from them is
-/// executed, too; and a table that is made like another's may take over how many numbers its sequence gives in advance.
+/// The sequences that every server has. Unlogged sequences are copied without their numbers, but transactions
+/// that draw from them are executed, too. A table that is made like another's may take over how many numbers
+/// its sequence gives in advance.
 const SEQUENCES: &str = "\
     SELECT n.nspname, c.relname, s.seqcache FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid \
         JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('consort', 'information_schema') \
     ORDER BY 1, 2";
 
-/// A domain with a default that calls anything but immutable functions of PostgreSQL's own: a column of it may come to rows that
-/// are there. (One of PostgreSQL's own has such a default: it is told by its name, where the column is added.)
+/// A domain with a default that calls anything but immutable functions of PostgreSQL's own: a column of it
+/// may be added to existing rows. (One of PostgreSQL's own has such a default: its name identifies it, where
+/// the column is added.)
 const COMPUTED_DEFAULT: &str = "\
     SELECT oid::regtype::text FROM pg_type \
     WHERE typtype = 'd' AND oid >= 16384 AND typdefaultbin IS NOT NULL AND NOT consort.is_plain(typdefaultbin::text) \
@@ -41,15 +43,15 @@ pub async fn executes(primary: &Address, replica: &Address) -> Result<(), Error>
     if let Some(row) = source.query_opt(EVENT_TRIGGER, &[]).await? {
         let name = quoted(row.get(0));
         return Err(Error::Setup(format!(
-            "the event trigger {name} is at the primary alone, where DDL would do more than at a replica: \
-             ALTER EVENT TRIGGER {name} DISABLE at the primary itself, or DROP it"
+            "the event trigger {name} exists at the primary only, so DDL would do more there than at a \
+             replica: run ALTER EVENT TRIGGER {name} DISABLE directly at the primary, or DROP it"
         )));
     }
     if let Some(row) = there.query_opt(COMPUTED_DEFAULT, &[]).await? {
         let name: &str = row.get(0);
         return Err(Error::Setup(format!(
-            "the domain {name} has a DEFAULT that each server would compute for rows that get a column of it: \
-             ALTER DOMAIN {name} DROP DEFAULT at the primary itself"
+            "the domain {name} has a DEFAULT that each server would compute separately for rows that get \
+             a column of it: run ALTER DOMAIN {name} DROP DEFAULT directly at the primary"
         )));
     }
     let mut sql = "BEGIN; ".to_owned();
@@ -57,7 +59,8 @@ pub async fn executes(primary: &Address, replica: &Address) -> Result<(), Error>
         let name = format!("{}.{}", quoted(row.get(0)), quoted(row.get(1)));
         if row.get::<_, i64>(2) > 1 {
             return Err(Error::Setup(format!(
-                "the sequence {name} has a CACHE, which gives each session other numbers: ALTER SEQUENCE {name} CACHE 1"
+                "the sequence {name} has a CACHE, so each session gets other numbers: run ALTER SEQUENCE \
+                 {name} CACHE 1"
             )));
         }
         let at = source.query_one(&format!("SELECT last_value, is_called FROM {name}"), &[]).await?;

@@ -1,13 +1,14 @@
-//! Keeps people from writing by accident to a database that Consort feeds. Its server takes writes as any other, and what somebody
-//! writes there past Consort no other server has. So transactions are read-only there by default, for whoever logs in: he hears
-//! PostgreSQL's own 25006. It is no lock: who says that his transaction writes (BEGIN READ WRITE, SET) goes around it.
+//! Guards a replica's database against accidental writes. Its server takes writes as any other, and a write
+//! that bypasses Consort is on no other server. So transactions are read-only there by default, for every
+//! role that logs in: a write fails with PostgreSQL's own 25006. The guard is no lock: a transaction that
+//! says that it writes (BEGIN READ WRITE, SET) goes around it.
 //!
-//! Consort's own connections, and those on which a replica executes what the primary executes, say the opposite when they log in,
-//! which counts for more, also behind RESET ALL. Clients' reads there say it by themselves. So nobody who comes through Consort sees
-//! of this setting what is not the primary's.
+//! Consort's own connections, and connections on which a replica executes the primary's transactions, say the
+//! opposite when they log in. That takes precedence, also after RESET ALL. Clients' reads there set it
+//! explicitly. So a client that comes through Consort sees only the primary's value of this setting.
 //!
-//! The line is the replica's own: what the primary's databases and roles have of this setting is not brought there (`roles.rs`), for
-//! a role's own `off` would count for more than the guard.
+//! The line is the replica's own: the primary's per-database and per-role values of this setting are not
+//! copied (`roles.rs`), for a role's own `off` would take precedence over the guard.
 
 use super::shared_objects::SharedWriter;
 use postgres::Error;
@@ -31,7 +32,8 @@ const GUARDED: &str = "\
     SELECT d.datname::text FROM pg_database d JOIN pg_db_role_setting s ON s.setdatabase = d.oid AND s.setrole = 0 \
     WHERE d.datallowconn AND 'default_transaction_read_only=on' = ANY (s.setconfig) ORDER BY 1";
 
-/// Guards the copy at a replica, if it is not guarded: it may have been made before there was a guard, or somebody has taken it away.
+/// Guards the copy at a replica, if it is not guarded: it may be older than the guard, or the guard was
+/// removed.
 ///
 /// # Errors
 /// As every query.
@@ -43,7 +45,7 @@ pub async fn guard(replica: &Address) -> Result<(), Error> {
     set(&there, &SharedWriter::take(replica).await?).await
 }
 
-/// The same for the database of this connection, while nobody else writes settings at its server.
+/// The same for the database of this connection, while no other writer changes settings at its server.
 pub(super) async fn set(there: &Control, _writer: &SharedWriter) -> Result<(), Error> {
     run(there, MISSING).await
 }

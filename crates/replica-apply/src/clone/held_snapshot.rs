@@ -8,7 +8,8 @@ use postgres::address::{Address, Control};
 use postgres::sql::quoted;
 use tokio_postgres::types::PgLsn;
 
-/// The locks are given up if they are not granted within this time: who waits behind us must not wait for long.
+/// Lock timeout: the locks are given up if they are not granted within this time, so that sessions that wait
+/// for us do not wait for long.
 const LOCK_LIMIT: &str = "2s";
 
 /// All that has rows of its own, or children that have.
@@ -17,7 +18,7 @@ const TABLES: &str = "\
     WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.oid >= 16384 AND n.nspname <> 'consort' \
     ORDER BY c.oid";
 
-/// An exported snapshot. It lives as long as this.
+/// An exported snapshot, held as long as this value.
 pub(super) struct Held {
     control: Control,
     name: String,
@@ -28,7 +29,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Locks every table and takes a snapshot behind that.
+    /// Locks every table and takes a snapshot after that.
     pub(super) async fn take(primary: &Address, chosen: &Chosen) -> Result<Held, Error> {
         let control = Control::connect(primary).await?;
         let other = Control::connect(primary).await?;
@@ -47,12 +48,10 @@ impl Held {
         let snapshot: &str = row.get(1);
         let snapshot = snapshot
             .parse()
-            .map_err(|_| Error::Protocol("the primary's snapshot is not understood".to_owned()))?;
+            .map_err(|_| Error::Protocol("cannot parse the primary's snapshot".to_owned()))?;
         let name = row.get(0);
         if lockable(&control).await?.iter().any(|table| !locked.contains(table)) {
-            return Err(Error::NotReady(
-                "a table was made just when the database was to be copied".to_owned(),
-            ));
+            return Err(Error::NotReady("a table was created while the copy began".to_owned()));
         }
         let insert: PgLsn = control.query_one("SELECT pg_current_wal_insert_lsn()", &[]).await?.get(0);
         let owners = super::roles::owners(&control).await?;
@@ -70,17 +69,17 @@ impl Held {
         &self.owners
     }
 
-    /// What of it is not copied as all else is.
+    /// Objects of the snapshot that are copied in another way.
     pub(super) fn apart(&self) -> &Apart {
         &self.apart
     }
 
-    /// What shows the snapshot, once all that it sees is flushed; it ends here.
+    /// The visible state of the snapshot, once all that it sees is flushed; the snapshot ends here.
     pub(super) async fn shown(self, resume: Lsn) -> Result<Shown, Error> {
         // The transaction is still open: this is the life of the primary in which the snapshot was taken.
         let flushed: PgLsn = self.control.query_one("SELECT pg_current_wal_flush_lsn()", &[]).await?.get(0);
         if Lsn::new(flushed.into()) < self.decoded {
-            return Err(Error::NotReady("the primary has not flushed what was copied".to_owned()));
+            return Err(Error::NotReady("the primary has not flushed the copied rows".to_owned()));
         }
         Ok(Shown::new(self.snapshot, self.decoded, resume.min(self.decoded)))
     }

@@ -1,5 +1,5 @@
-//! Makes the database of a replica that Consort feeds: a copy of the primary's, as of one snapshot, made with PostgreSQL's
-//! own `pg_dump` and `pg_restore` while everybody works.
+//! Makes the database of a logical replica of Consort: a copy of the primary's, as of one snapshot, made with
+//! PostgreSQL's own `pg_dump` and `pg_restore` while clients go on working.
 //!
 //! ```text
 //! primary   tables locked (ACCESS SHARE), snapshot exported ---------------------------------> released
@@ -7,23 +7,24 @@
 //! replica   roles, an empty database, consort.position without a row --> tables --> rows --> indexes, keys --> position
 //! ```
 //!
-//! **Nothing half-made counts.** The position is written last. A database that has the table for it and no row in it is
-//! what a copy left that was broken off: the next one begins anew. A database that holds tables and was not made here is
-//! nobody's to remove, and the copy refuses.
+//! **Nothing half-made counts.** The position is written last. A database that has the table for it and no
+//! row in it is the rest of an interrupted copy: the next one starts again. A database that holds tables and
+//! was not made here is never removed, and the copy refuses.
 //!
-//! **The tables are locked before the snapshot is taken**, as `pg_dump` itself locks them, but all at once and to the end:
-//! TRUNCATE and ALTER TABLE do away with rows that an older snapshot sees, so they wait meanwhile.
+//! **The tables are locked before the snapshot is taken**, as `pg_dump` itself locks them, but all at once
+//! and to the end: TRUNCATE and ALTER TABLE remove rows that an older snapshot sees, so they wait meanwhile.
 //!
 //! A server that came of a base backup has its databases already (`backup.rs`).
 //!
-//! **Left out**: what Consort keeps in the database, event triggers, publications and subscriptions; large objects; rows
-//! of unlogged tables, of materialized views, and of tables that a replica cannot hold alike (`apart.rs`) or is not to have
-//! (`chosen.rs`). Who reads those is answered elsewhere.
+//! **Left out**: Consort's own objects in the database, event triggers, publications and subscriptions; large
+//! objects; rows of unlogged tables, of materialized views, and of tables that a replica cannot hold alike
+//! (`copy_exceptions.rs`) or is not to have (`table_selection.rs`). Reads of those are answered elsewhere.
 //!
-//! **Nobody writes there by accident**: transactions are read-only by default, but Consort's own (`guard.rs`).
+//! **No accidental writes**: transactions are read-only by default, except Consort's own (`guard.rs`).
 //!
-//! **Nothing is checked there** that the primary has checked, but keys: a CHECK that reads a clock or calls somebody's
-//! function may be refused later, or elsewhere. It goes, like triggers that would fire for the feeder (`consort.tame`).
+//! **Only keys are checked there**, for the primary has checked the rest: a CHECK that reads a clock or calls
+//! a user-defined function may be refused later, or elsewhere. Such checks are dropped, like triggers that
+//! would fire for the feed (`consort.tame`).
 
 pub mod backup;
 mod copy_exceptions;
@@ -59,7 +60,7 @@ use std::collections::BTreeSet;
 pub use table_selection::{Chosen, NOT_CHOSEN, held};
 use tools::{Definitions, Tools};
 
-/// What there is of a database at a fed replica.
+/// State of a database at a logical replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// No such database, an empty one, or what is left of a copy or a DROP DATABASE that was broken off.
@@ -68,11 +69,11 @@ pub enum Found {
     Copy(Shown),
 }
 
-/// What is at a replica under the database's name.
+/// State of the database of this name at a replica.
 ///
 /// # Errors
-/// [`Error::Setup`] if it is not Consort's: it holds tables, was not made by [`clone`], and did not come with a
-/// [base backup](backup) that is to be fed. Else as every query.
+/// [`Error::Setup`] if it is not Consort's: it holds tables, was not made by [`clone`], and did not come with
+/// a [base backup](backup) that is to be fed. Else as every query.
 pub async fn found(replica: &Address) -> Result<Found, Error> {
     let Some(control) = enter(replica).await? else { return Ok(Found::Nothing) };
     let row = control.query_one(CONTENTS, &[]).await?;
@@ -82,8 +83,8 @@ pub async fn found(replica: &Address) -> Result<Found, Error> {
     }
     if !ours && filled {
         return Err(Error::Setup(format!(
-            "the database {} at {}:{} holds tables and was not made by Consort: it will not be replaced. Drop it \
-             yourself, or name another server",
+            "the database {} at {}:{} contains tables and was not created by Consort, so it is not \
+             replaced: drop it, or configure another server",
             replica.database, replica.host, replica.port
         )));
     }
@@ -95,8 +96,8 @@ pub async fn found(replica: &Address) -> Result<Found, Error> {
     Ok(shown.map_or(Found::Nothing, Found::Copy))
 }
 
-/// A connection to the replica's database; `None` if there is none, or only what an interrupted DROP DATABASE has left.
-/// PostgreSQL lets nobody enter that, and drops it.
+/// A connection to the replica's database. `None` if there is none, or only the rest of an interrupted DROP
+/// DATABASE. PostgreSQL refuses connections to that, and drops it.
 async fn enter(replica: &Address) -> Result<Option<Control>, Error> {
     match Control::connect(replica).await {
         Err(error) if error.is("3D000") => Ok(None),
@@ -114,7 +115,7 @@ async fn enter(replica: &Address) -> Result<Option<Control>, Error> {
 /// A database that an interrupted DROP DATABASE has left.
 const INVALID: &str = "SELECT FROM pg_database WHERE datname = $1 AND datconnlimit = -2";
 
-/// Whether it has the table for the position; whether it has any relation of its own.
+/// Query that returns if the database has the table for the position, and if it has any relation of its own.
 const CONTENTS: &str = "\
     SELECT to_regclass('consort.position') IS NOT NULL, \
            EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -168,7 +169,8 @@ pub async fn clone(
     drop(looking);
     there.batch_execute(TAME).await?;
     there.batch_execute("ANALYZE").await?;
-    // What the snapshot sees must outlive a crash of the primary: a connection of the same life says that it is flushed.
+    // Commits that the snapshot sees must survive a crash of the primary: a connection of the same
+    // incarnation confirms that they are flushed.
     Gauger::connect(primary, Epoch::default()).await?.flush().await?;
     roles::note(&wanted, &there).await?;
     note_source(&there, held.owners(), &from).await?;
@@ -190,7 +192,8 @@ async fn make_database(
     Ok(there)
 }
 
-/// Writes down of what it is a copy, and whom all belonged to, at the primary (`owners`) and here: behind all else that is made.
+/// Records the source of the copy, and the owners of all objects at the primary (`owners`) and here: after
+/// all else that is made.
 async fn note_source(there: &Control, owners: &str, from: &str) -> Result<(), Error> {
     there.batch_execute("CREATE TABLE consort.copied (owners text NOT NULL, source text NOT NULL)").await?;
     let owners = owners_of_both(owners, there).await?;
@@ -203,8 +206,8 @@ async fn owners_of_both(at_primary: &str, there: &Control) -> Result<String, Err
     Ok(format!("{at_primary} {}", roles::owners(there).await?))
 }
 
-/// Whether the copy at the replica is one of this very database of the primary, and not of one that had its name before,
-/// or of another server's; with the rows of these tables.
+/// True if the copy at the replica is one of this very database of the primary, with the rows of these
+/// tables. A copy of a database that had its name before, or of another server's, is not.
 ///
 /// # Errors
 /// As every query.
@@ -216,9 +219,10 @@ pub async fn is_of(primary: &Address, replica: &Address, chosen: &Chosen) -> Res
     Ok(from.is_some_and(|row| row.get::<_, &str>(0) == is) && chosen.is_at(&there).await?)
 }
 
-/// After a change that no event trigger tells of, such as one of roles: brings the replica's roles in step with the primary's, and
-/// `gives` what belongs to somebody else than at the replica to him (REASSIGN OWNED). What differs then, as the primary has it:
-/// somebody may do there what he may not do at the primary, or the other way round, unless commands that say so are on their way.
+/// Brings the replica's roles in step with the primary's, after a change that fires no event trigger, such as
+/// one of roles. `gives` selects objects that get the primary's owner (REASSIGN OWNED). Returns the
+/// differences that remain, as the primary has them: a role may have other privileges there than at the
+/// primary, unless commands for that are on their way.
 ///
 /// # Errors
 /// As every query.
@@ -259,7 +263,7 @@ async fn demand_two_servers(primary: &Control, replica: &Control, address: &Addr
     let is_marked = base_backup::is_marked(replica).await?;
     let refused = |why: &str| {
         Err(Error::Setup(format!(
-            "{}:{} {why}: Consort feeds a server of its own, made by initdb",
+            "{}:{} {why}: a logical replica needs its own server, created with initdb",
             address.host, address.port
         )))
     };
@@ -280,7 +284,7 @@ async fn sighting(control: &Control) -> Result<Sighting, Error> {
     Sighting::from_row(rows.last().map_or(&[], Vec::as_slice), Epoch::default())
 }
 
-/// What a database is in the life of its server: the server, its line of descent, the database.
+/// Identity of a database: the server, its line of descent, the database.
 async fn identity(source: &Control) -> Result<String, Error> {
     let seen = sighting(source).await?;
     let sql = "SELECT oid FROM pg_database WHERE datname = current_database()";

@@ -1,7 +1,8 @@
-//! Whether everything belongs to the same roles, with the same privileges, at two servers, and policies count for the same; and
-//! what makes it so where it belongs to somebody else (REASSIGN OWNED).
+//! Compares owners, privileges and roles of policies at two servers, and changes owners that differ (REASSIGN
+//! OWNED).
 //!
-//! What is at one of them only does not count: it was made or dropped by DDL that is on its way to the replica.
+//! Objects at one of them only do not count: they were made or dropped by DDL that is on its way to the
+//! replica.
 
 use postgres::Error;
 use postgres::address::Control;
@@ -41,12 +42,12 @@ impl Owned {
     }
 }
 
-/// Which of what belongs to somebody else at the replica is given to whom it belongs at the primary. Commands that are on their way
-/// to the replica are checked there for whom things belonged to when they ran.
+/// Selects the objects whose owner at the replica is changed to the owner at the primary. Commands that are
+/// on their way to the replica are checked there against the owners at the time when they ran.
 pub enum Gives<'a> {
     /// All of it.
     All,
-    /// What differed in this way before: it is not on its way any more.
+    /// Differences that were seen before: they are not on their way any more.
     Still(&'a BTreeSet<String>),
 }
 
@@ -59,8 +60,8 @@ impl Gives<'_> {
     }
 }
 
-/// What belongs to somebody else at the replica than at the primary is given to whom it belongs there, with the privileges that an
-/// owner hands on. What of that which is at both differs then, as the primary has it.
+/// Gives objects whose owner differs at the replica to the primary's owner, with the privileges that an owner
+/// hands on. Returns the differences that remain of objects that are at both, as the primary has them.
 ///
 /// # Errors
 /// As every query.
@@ -77,7 +78,8 @@ pub(super) async fn in_step(
     replica.batch_execute("SET session_replication_role = replica").await?;
     for sql in steps {
         match replica.batch_execute(&sql).await.map_err(Error::from) {
-            // Some are given with another one alone, as a sequence with its table. What was not is seen below.
+            // Some change only together with another object, as a sequence with its table. The rest is seen
+            // below.
             Ok(()) | Err(Error::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -91,7 +93,7 @@ fn differing(wanted: &BTreeMap<String, Owned>, there: &BTreeMap<String, Owned>) 
     wanted.iter().filter(differs).map(|(object, owned)| owned.of(object)).collect()
 }
 
-/// What gives the owners.
+/// Statements that set the owners.
 fn steps(
     wanted: &BTreeMap<String, Owned>,
     there: &BTreeMap<String, Owned>,

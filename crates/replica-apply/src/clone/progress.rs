@@ -1,8 +1,8 @@
-//! How far a copy is: which tables and indexes are there, each counted with the bytes that it takes at the primary.
+//! Progress of a copy: its finished tables and indexes, each counted with its bytes at the primary.
 //!
-//! A table is there when another one is being filled behind it, an index when it can be seen. What is being filled counts
-//! with its bytes at the replica. How long the rest takes is estimated from what it took so far: bytes of indexes count
-//! as bytes of rows do.
+//! A table is finished when the next one is being filled, an index when it can be seen. A table that is being
+//! filled counts with its bytes at the replica. The remaining time is estimated from the time so far: bytes
+//! of indexes count as bytes of rows do.
 
 use postgres::Error;
 use postgres::address::{Address, Control};
@@ -11,13 +11,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How often is looked.
+/// Interval of progress queries.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Who looks waits for nobody: DDL has its locks in the meantime.
+/// Lock timeout of progress queries: DDL holds its locks in the meantime.
 const LOCK_LIMIT: &str = "SET lock_timeout = '200ms'";
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Tables whose rows are there.
@@ -26,13 +26,13 @@ pub struct Progress {
     pub all_tables: u64,
     /// Bytes of the tables and indexes that are there, as large as they are at the primary.
     pub bytes: u64,
-    /// Of all of them.
+    /// Size of all of them, in bytes.
     pub all_bytes: u64,
-    /// How long the rest will take, as far as that can be told from what it took so far.
+    /// Estimated remaining time, as far as the time so far allows it.
     pub left: Option<Duration>,
 }
 
-/// What is made just now.
+/// Current step of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Rows,
@@ -50,7 +50,7 @@ struct Thing {
 
 type Things = BTreeMap<String, Thing>;
 
-/// Looks at a copy while it is made, and tells what it sees.
+/// Watches a copy while it is made, and reports its progress.
 pub(super) struct Looking<'a> {
     replica: Control,
     all: Things,
@@ -68,12 +68,12 @@ impl<'a> Looking<'a> {
         let (primary, replica) = (Control::connect(primary).await?, Control::connect(replica).await?);
         primary.batch_execute(LOCK_LIMIT).await?;
         replica.batch_execute(LOCK_LIMIT).await?;
-        // Who holds a lock for long is not waited for: then nobody knows how much there is.
+        // A lock that is held for long is not waited for: then the total is unknown.
         let all = things(&primary).await.unwrap_or_default();
         Ok(Looking { replica, all, began: Instant::now(), tell })
     }
 
-    /// Tells how far it is for as long as something is done.
+    /// Reports progress for as long as the work runs.
     pub(super) async fn beside<T>(&self, step: Step, doing: impl Future<Output = T>) -> T {
         tokio::select! {
             done = doing => done,
@@ -92,7 +92,7 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// What is there of all, and how long the rest will take if this took so long.
+/// Progress of the copy, and the time that the rest will take at the same rate.
 fn progress(all: &Things, there: &Things, step: Step, took: Duration) -> Progress {
     let mut progress = Progress::default();
     for (name, thing) in all {
@@ -159,7 +159,7 @@ mod tests {
         let there = things(&[("a", 250, false), ("b", 150, true), ("c", 0, false), ("elsewhere", 9, false)]);
         let half = progress(&all, &there, Step::Rows, took);
         assert_eq!((half.tables, half.bytes, half.left), (1, 450, Some(took)));
-        // It has grown beyond what the primary has: free space, or rows that were written since.
+        // The table has grown beyond the primary's: free space, or rows that were written since.
         let there = things(&[("a", 350, true)]);
         assert_eq!(progress(&all, &there, Step::Rows, took).bytes, 300);
         let rows = progress(&all, &things(&[("a", 250, false)]), Step::Indexes, took);

@@ -1,9 +1,9 @@
-//! Brings the roles of a replica in step with the primary's: they are of the whole server, and no dump of a database has
-//! them.
+//! Brings the roles of a replica in step with the primary's: roles belong to the whole server, and no dump of
+//! a database has them.
 //!
-//! Roles that the primary has not are left alone: nobody becomes one of them who has come through the primary. One that has got
-//! another name there gets it here and stays who it is, with all that it owns and may do: the copy keeps which role is which by
-//! their numbers.
+//! Roles that the primary does not have are left alone: no session that has come through the primary becomes
+//! one of them. A renamed role gets its new name here and keeps its identity, with all its objects and
+//! privileges: the copy matches roles by their numbers.
 
 use super::shared_objects::SharedWriter;
 use postgres::Error;
@@ -26,7 +26,7 @@ const ROLES: &str = "\
         'VALID UNTIL', quote_literal(coalesce(rolvaliduntil, 'infinity'))), oid \
     FROM pg_authid WHERE rolname !~ '^pg_'";
 
-/// Who is a member of what. Predefined roles are there everywhere.
+/// Memberships of roles. Predefined roles are there everywhere.
 const MEMBERS: &str = "\
     SELECT r.rolname::text, m.rolname::text, a.admin_option FROM pg_auth_members a \
     JOIN pg_authid r ON r.oid = a.roleid JOIN pg_authid m ON m.oid = a.member WHERE m.rolname !~ '^pg_'";
@@ -41,7 +41,7 @@ const SETTINGS: &str = "\
 /// The roles of the primary that are there, by their numbers at both.
 const NUMBERS: &str = "CREATE TABLE IF NOT EXISTS consort.roles (source oid PRIMARY KEY, here oid NOT NULL)";
 
-/// Those that were known, with the names that they have here.
+/// Known roles, with the names that they have here.
 const KNOWN: &str =
     "SELECT k.source, r.rolname::text FROM consort.roles k JOIN pg_authid r ON r.oid = k.here";
 
@@ -61,7 +61,7 @@ const LISTS: &[&str] = &[
     "unix_socket_directories",
 ];
 
-/// What is to be equal.
+/// Roles and settings that are to be equal.
 pub(super) struct Roles {
     definitions: BTreeMap<String, String>,
     /// By number.
@@ -86,7 +86,7 @@ impl Roles {
         })
     }
 
-    /// Whether a role is the business of these, or everybody's.
+    /// True if a role belongs to these, or is predefined.
     fn have(&self, role: &str) -> bool {
         role.is_empty() || role.starts_with("pg_") || self.definitions.contains_key(role)
     }
@@ -115,7 +115,7 @@ pub(super) async fn in_step(primary: &Control, there: &Control, replica: &Addres
     note(&wanted, there).await
 }
 
-/// What is to be run at a replica that has a copy.
+/// Statements to be run at a replica that has a copy.
 async fn lacks(wanted: &Roles, there: &Control) -> Result<Vec<String>, Error> {
     let mut all = renames_at(wanted, there).await?;
     all.extend(steps(wanted, &Roles::read(there).await?));
@@ -142,8 +142,8 @@ pub(super) async fn note(wanted: &Roles, replica: &Control) -> Result<(), Error>
     Ok(())
 }
 
-/// What gives the roles that are known by their numbers the names that they are to have, unless somebody else has these and keeps
-/// them. All go by names that nobody has, for two may have exchanged theirs.
+/// Statements that rename the roles that are known by their numbers, unless another role has the name and
+/// keeps it. All go through unused names, for two roles may have exchanged theirs.
 fn renames(
     wanted: &BTreeMap<u32, String>,
     known: &BTreeMap<u32, String>,
@@ -177,7 +177,7 @@ pub(super) async fn copy(primary: &Control, replica: &SharedWriter) -> Result<Ro
         replica.batch_execute(&sql).await.map_err(|error| match Error::from(error) {
             Error::Refused { sqlstate, message } => Error::Refused {
                 sqlstate,
-                message: format!("roles could not be brought in step at the replica: {message}"),
+                message: format!("cannot synchronize roles at the replica: {message}"),
             },
             error => error,
         })?;
@@ -185,7 +185,7 @@ pub(super) async fn copy(primary: &Control, replica: &SharedWriter) -> Result<Ro
     Ok(wanted)
 }
 
-/// What makes `there` as `wanted`, each to be run by itself.
+/// Statements that make `there` equal to `wanted`, each to be run separately.
 fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
     let mut steps = Vec::new();
     for (role, definition) in &wanted.definitions {
@@ -251,8 +251,9 @@ fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
     }
 }
 
-/// Whether a line says if transactions are read-only by default. In a copy the guard says so, and what the primary has for a role
-/// would count for more; what it has for every role in every database counts for less, and is brought over.
+/// True if a line sets whether transactions are read-only by default. In a copy the guard sets that, and the
+/// primary's value for a role would take precedence. The primary's value for every role in every database
+/// ranks lower, and is brought over.
 fn is_the_guards((role, database, name): &(String, String, String)) -> bool {
     name == write_guard::SETTING && !(role.is_empty() && database.is_empty())
 }
@@ -333,7 +334,7 @@ mod tests {
         );
         assert!(steps(&having(&[]), &having(&guarded)).is_empty(), "the guard stays");
         assert!(steps(&having(&own[..1]), &having(&[])).is_empty(), "it is not made here");
-        // What came along with a base backup.
+        // Roles that came along with a base backup.
         assert_eq!(
             steps(&having(&own[..3]), &having(&[guarded[0], own[1], own[2]])),
             [

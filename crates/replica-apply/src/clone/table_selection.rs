@@ -7,11 +7,11 @@ use postgres::address::Control;
 use postgres::sql::literal;
 use std::collections::BTreeSet;
 
-/// Which tables a replica has; by default all.
+/// Tables that a replica has; by default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen(Vec<Pattern>);
 
-/// What stands for tables. What is not said is any.
+/// Pattern that stands for tables. Parts that are not given match any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     schema: Option<String>,
@@ -51,7 +51,7 @@ impl Chosen {
         Ok(Chosen(texts.iter().map(pattern).collect::<Result<_, _>>()?))
     }
 
-    /// Whether it is all tables.
+    /// True if it is all tables.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
@@ -86,7 +86,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Whether the copy at a replica was made for this choice.
+    /// True if the copy at a replica was made for this choice.
     pub(super) async fn is_at(&self, replica: &Control) -> Result<bool, Error> {
         let there = replica.query("SELECT schema, relation FROM consort.chosen", &[]).await?;
         let there: Vec<Pattern> =

@@ -14,10 +14,10 @@ use std::process::Stdio;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
-/// Of an archive's list, what makes the database itself.
+/// Entries of an archive's list that make the database itself.
 const OF_THE_DATABASE: &[&str] =
     &["DATABASE ", "DATABASE PROPERTIES ", "ACL - DATABASE ", "COMMENT - DATABASE "];
-/// What is nothing for a replica.
+/// Objects that a replica does not need.
 const LEFT_OUT: &[&str] = &[
     "EVENT TRIGGER ",
     "COMMENT - EVENT TRIGGER ",
@@ -29,7 +29,8 @@ const LEFT_OUT: &[&str] = &[
     "SECURITY LABEL - PUBLICATION ",
     "SECURITY LABEL - SUBSCRIPTION ",
 ];
-/// The sessions of these programs obey nobody's settings, beside those of all our connections.
+/// Settings of these programs' sessions, in addition to those of all our connections: user settings do not
+/// apply.
 const OPTIONS: &str =
     "-c synchronous_commit=off -c client_min_messages=error -c session_replication_role=origin";
 
@@ -46,7 +47,7 @@ pub(super) struct Tools<'a> {
 /// The definitions of everything in the database, and which of them a replica gets.
 pub(super) struct Definitions {
     archive: PathBuf,
-    /// What makes the database.
+    /// Statements that make the database.
     database: PathBuf,
     /// All else.
     rest: PathBuf,
@@ -89,7 +90,7 @@ impl<'a> Tools<'a> {
         finished("pg_restore", restore.spawn()).await
     }
 
-    /// What comes before the rows, or behind them.
+    /// Restores the objects that come before the rows, or after them.
     pub(super) async fn restore(&self, definitions: &Definitions, section: &str) -> Result<(), Error> {
         let mut restore = self.restore_into(self.replica);
         restore.args(["--section", section, "--use-list"]).arg(&definitions.rest).arg(&definitions.archive);
@@ -102,12 +103,12 @@ impl<'a> Tools<'a> {
         dump.args(["--section=data", "--compress=0", "--no-blobs", "--no-unlogged-table-data"]);
         dump.args(self.apart.without_rows().map(|table| format!("--exclude-table-data={table}")));
         let mut dump = started("pg_dump", dump.stdout(Stdio::piped()).spawn())?;
-        let rows = dump.stdout.take().expect("it was piped");
+        let rows = dump.stdout.take().expect("the output is piped");
         let rows: Stdio =
             rows.try_into().map_err(|error| unusable(Path::new("the pipe of pg_dump"), &error))?;
-        // Nobody else holds the pipe's end when it is gone: who writes into it would wait for ever.
+        // Drops our copy of the pipe's end: otherwise a writer to the pipe would wait for ever.
         let restore = self.restore_into(self.replica).arg("--section=data").stdin(rows).spawn();
-        // Whoever of the two fails first ends the other, which complains of that: his own words come first.
+        // The program that fails first ends the other, which reports that: the first one's error comes first.
         let (dumped, restored) = tokio::join!(finished("pg_dump", Ok(dump)), finished("pg_restore", restore));
         match (dumped, restored) {
             (Err(dumped), Err(restored)) => Err(Error::Setup(format!("{restored}; {dumped}"))),
@@ -202,7 +203,7 @@ fn unusable(file: &Path, error: &std::io::Error) -> Error {
     Error::Setup(format!("cannot use {}: {error}", file.display()))
 }
 
-/// A folder for the definitions. It goes with this.
+/// A folder for the definitions. A drop removes it.
 struct Folder(PathBuf);
 
 impl Folder {

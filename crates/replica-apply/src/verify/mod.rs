@@ -1,4 +1,4 @@
-//! Compares the tables of a replica that Consort feeds with the primary's, each in one snapshot that is held.
+//! Compares the tables of a logical replica with the primary's, each in one snapshot that is held.
 //!
 //! ```text
 //! primary   tables locked (ACCESS SHARE) --> snapshot --\
@@ -7,17 +7,20 @@
 //!                                                                    differs --> halved by the key, until few rows are left
 //! ```
 //!
-//! **The sum does not depend on the order of rows**: each row's text is hashed, and the hashes are added. Two tables with
-//! the same sum and the same number of rows have the same rows, but for chance (64 bits). Both sides give texts under the
-//! same settings, those under which values travel to a replica.
+//! **The sum does not depend on the order of rows**: each row's text is hashed, and the hashes are added. Two
+//! tables with the same sum and the same number of rows have the same rows, except for a random collision (64
+//! bits). Both sides give texts under the same settings, those under which values travel to a replica.
 //!
-//! **The first key** that differs is found by halving: the half below the middle key is summed at both sides, and the lower
-//! of the halves that differ is halved again. A table whose rows no index tells apart is cut into buckets by the hashes.
+//! **The first key** that differs is found by halving: the half below the middle key is summed at both sides,
+//! and the lower of the halves that differ is halved again. A table whose rows no index distinguishes is cut
+//! into buckets by the hashes.
 //!
-//! **Repaired** are the rows that differ of tables with such an index, if they are not too many (`repair.rs`).
+//! **Repaired** are the rows that differ of tables with such an index, if they are not too many
+//! (`repair.rs`).
 //!
-//! **Left out**: what a replica does not have rows of, and columns that it may compute otherwise (`statement_analysis::load::UNLIKE`).
-//! They are read at the primary, and tables are named with the reason.
+//! **Left out**: tables whose rows a replica does not have, and columns that it may compute otherwise
+//! (`statement_analysis::load::UNLIKE`). Such data is read at the primary, and tables are named with the
+//! reason.
 
 mod repair;
 mod search;
@@ -30,7 +33,7 @@ pub use side::{Side, Source};
 use std::collections::BTreeSet;
 pub use table::{Table, tables};
 
-/// What a table holds: how many rows, and the sum of their hashes.
+/// Contents of a table: number of rows, and the sum of their hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Rows.
@@ -39,14 +42,14 @@ pub struct Sum {
     hashes: String,
 }
 
-/// How a table of a replica differs.
+/// Difference of a replica's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// A sentence without its subject, for a person.
     pub what: String,
     /// The first row that differs, by its key, or by all of its columns where it has none.
     pub key: Option<String>,
-    /// Whether rows alone differ, as far as was seen.
+    /// True if rows alone differ, as far as was seen.
     pub by_rows: bool,
 }
 
@@ -61,10 +64,10 @@ impl Difference {
 }
 
 fn not_understood() -> Error {
-    Error::Protocol("the server does not say what a table comes to".to_owned())
+    Error::Protocol("the server does not report the checksum of a table".to_owned())
 }
 
-/// What was found of one table.
+/// Findings about one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compared {
     /// Rows at the primary.
@@ -76,8 +79,8 @@ pub struct Compared {
 /// Compares a table of the primary with those of replicas. The primary and one replica work at a time.
 ///
 /// # Errors
-/// Those of the primary, and of a replica that went away. What a replica refuses (a page that cannot be read) is a
-/// difference.
+/// Errors of the primary, and of a replica that went away. A refusal of a replica (a page that cannot be
+/// read) is a difference.
 pub async fn compare(
     primary: &mut Side,
     replicas: &mut [&mut Side],
@@ -112,13 +115,13 @@ async fn first(
 ) -> Result<Difference, Error> {
     match search::first(primary, replica, table, rows).await {
         Err(Error::Refused { message, .. }) => {
-            Ok(Difference::of_all(format!("has other rows, and none of them could be named: {message}")))
+            Ok(Difference::of_all(format!("has other rows, but none could be identified: {message}")))
         }
         found => found,
     }
 }
 
-/// What the replica has of a table; or how it differs, if that shows before its rows are looked at.
+/// Sum of a table at the replica. The difference, if it shows before its rows are read.
 async fn sum_at(replica: &mut Side, table: &Table) -> Result<Result<Sum, Difference>, Error> {
     match sum_if_it_fits(replica, table).await {
         Err(Error::Refused { sqlstate, message }) => {

@@ -6,12 +6,12 @@
 //!                        rows of those keys: deleted where they differ, inserted from the primary's snapshot
 //! ```
 //!
-//! **Two passes over a table, however many rows differ**: its rows are summed by buckets, into which the hashes of their keys
-//! put them, and the rows of the buckets that differ are listed one by one.
+//! **Two passes over a table, however many rows differ**: its rows are summed by buckets, into which the
+//! hashes of their keys put them, and the rows of the buckets that differ are listed one by one.
 //!
-//! **Deleted first, then inserted**: rows that have swapped the values of another unique index do not meet. Nothing fires
-//! (`session_replication_role`), as for the feeder; generated columns are computed by the replica. Whether it is right then is
-//! for another comparison to say.
+//! **Deleted first, then inserted**: rows that have swapped the values of another unique index do not meet.
+//! No trigger fires (`session_replication_role`), as for the feed; generated columns are computed by the
+//! replica. Another comparison decides whether it is right then.
 
 use super::search::{Key, Line, list, listed, matching};
 use super::side::Side;
@@ -23,23 +23,23 @@ use postgres::link::Link;
 use postgres::sql::{literal, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many rows of a replica's database are repaired at most; if more differ, copying it is hardly more work.
+/// Maximum number of repaired rows of a replica's database. If more differ, a new copy is hardly more work.
 pub const MOST_ROWS: usize = 10_000;
 /// Nor more bytes, as the primary's rows have as texts: the replica rests meanwhile.
 const MOST_BYTES: u64 = 64 << 20;
 /// Into so many buckets rows are put.
 const BUCKETS: u64 = 1 << 16;
-/// So many rows of buckets that differ are listed at most.
+/// Maximum number of listed rows of buckets that differ.
 const MOST_LISTED: u64 = 200_000;
-/// So many keys are asked for at once.
+/// Number of keys per query.
 const KEYS_AT_ONCE: usize = 100;
 
-/// Nothing fires, and nobody is waited for who holds locks at the replica.
+/// No trigger fires, and locks at the replica are not waited for.
 const SESSION: &str = "-c session_replication_role=replica -c client_min_messages=error -c statement_timeout=0 \
      -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 -c client_connection_check_interval=1s \
      -c xmloption=content -c lock_timeout=2s -c jit=off";
 
-/// The columns that are written: of those that are generated nobody can say what they shall be.
+/// Columns that are written. Generated columns are left out, for their values cannot be given.
 const WRITABLE: &str = "\
     SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped \
     AND attgenerated = '' ORDER BY attnum";
@@ -57,13 +57,13 @@ impl Rows {
         self.table.shown()
     }
 
-    /// How many.
+    /// Number of repaired rows.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
 }
 
-/// What was done to a table.
+/// Repairs of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Rows that were missing at the replica.
@@ -74,8 +74,8 @@ pub struct Repaired {
     pub extra: u64,
 }
 
-/// All rows of a table that differ in the two snapshots, by their keys. `None` if there are more than `most`, or too many to be
-/// looked for, or if no key tells rows apart.
+/// All rows of a table that differ in the two snapshots, by their keys. `None` if there are more than `most`,
+/// or too many to be looked for, or if no key distinguishes rows.
 ///
 /// # Errors
 /// As every query.
@@ -108,7 +108,7 @@ pub async fn differing(
     Ok((keys.len() <= most).then(found))
 }
 
-/// What a bucket holds.
+/// Contents of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bucket {
     rows: u64,
@@ -204,7 +204,7 @@ impl Repair {
         let size = size.first().and_then(|row| row.first()?.as_ref()?.parse::<u64>().ok());
         self.bytes += size.ok_or_else(super::not_understood)?;
         if self.bytes > MOST_BYTES {
-            return Err(Error::NotReady(format!("its rows that differ have more than {MOST_BYTES} bytes")));
+            return Err(Error::NotReady(format!("the differing rows exceed {MOST_BYTES} bytes")));
         }
         let rows = primary.ask(&format!("SELECT {columns} FROM ONLY {name} WHERE {condition}")).await?;
         let value = |value: Option<String>| value.map_or_else(|| "NULL".to_owned(), |text| literal(&text));

@@ -8,7 +8,7 @@ use postgres::link::Rows;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// So many rows are listed one by one; more are halved.
+/// Maximum number of rows that are listed one by one; more are halved.
 const LISTED: u64 = 256;
 
 /// Into so many parts rows without a key are cut.
@@ -42,9 +42,11 @@ pub(super) async fn first(
             Ok(missing(table, &one.key))
         }
         (Some(one), None) => Ok(missing(table, &one.key)),
-        (_, Some(other)) => Ok(Difference::of_row("a row is at the replica alone", shown(table, &other.key))),
+        (_, Some(other)) => {
+            Ok(Difference::of_row("a row exists at the replica only", shown(table, &other.key)))
+        }
         (None, None) => Ok(Difference::of_all(
-            "the sums of all rows differ and those of parts do not: an index is broken",
+            "the checksums of all rows differ and those of parts do not: an index is corrupted",
         )),
     }
 }
@@ -79,7 +81,7 @@ impl Range {
     }
 }
 
-/// Whether a row's key is one of these.
+/// Condition that a row's key is one of these.
 pub(super) fn matching(table: &Table, keys: &[Key]) -> String {
     let keys: Vec<_> = keys.iter().map(|key| format!("({})", values(table, key))).collect();
     format!("({}) IN ({})", list_of(table.key()), keys.join(", "))
@@ -142,13 +144,13 @@ pub(super) async fn list(side: &mut Side, table: &Table, condition: &str) -> Res
     Ok(listed(side.ask(&listing(table, condition)).await?))
 }
 
-/// What is asked for that.
+/// Query that lists the rows.
 pub(super) fn listing(table: &Table, condition: &str) -> String {
     let (columns, hash, name) = (list_of(table.key()), table.hash(), table.name());
     format!("SELECT {columns}, {hash} FROM ONLY {name} {condition} ORDER BY {columns}")
 }
 
-/// What is answered to that.
+/// Rows of the answer to that query.
 pub(super) fn listed(rows: Rows) -> Vec<Line> {
     let line = |row| {
         let mut key = texts(row);
@@ -196,12 +198,12 @@ async fn by_content(primary: &mut Side, replica: &mut Side, table: &Table) -> Re
     let (one, other) = tokio::join!(buckets(primary, table), buckets(replica, table));
     let (one, other) = (one?, other?);
     let bucket = one.keys().chain(other.keys()).filter(|bucket| one.get(*bucket) != other.get(*bucket)).min();
-    let Some(bucket) = bucket else { return Ok(Difference::of_all("the sums of all rows differ")) };
+    let Some(bucket) = bucket else { return Ok(Difference::of_all("the checksums of all rows differ")) };
     let (one, other) = tokio::join!(contents(primary, table, *bucket), contents(replica, table, *bucket));
     let (one, other) = (one?, other?);
     let hash = one.keys().chain(other.keys()).filter(|hash| one.get(*hash) != other.get(*hash)).min();
     let row = hash.and_then(|hash| Some((hash, &one.get(hash).or_else(|| other.get(hash))?.0)));
-    let Some((hash, row)) = row else { return Ok(Difference::of_all("the sums of all rows differ")) };
+    let Some((hash, row)) = row else { return Ok(Difference::of_all("the checksums of all rows differ")) };
     let times = |rows: &BTreeMap<i64, (String, u64)>| rows.get(hash).map_or(0, |(_, times)| *times);
     let (here, there) = (times(&one), times(&other));
     let names: Vec<_> = table.columns().iter().map(|column| column.name.as_str()).collect();

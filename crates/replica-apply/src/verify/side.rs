@@ -9,8 +9,8 @@ use postgres::address::{Address, Control};
 use postgres::decoder::SETTINGS;
 use postgres::link::{Link, Rows};
 
-/// Nothing ends the session but us; what nobody waits for any more ends soon. Who waits behind our locks must not wait for
-/// long.
+/// No timeout ends the session, and a statement whose client is gone ends soon. Sessions that wait for our
+/// locks must not wait for long.
 const SESSION: &str = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 \
      -c client_connection_check_interval=1s -c client_min_messages=error -c lock_timeout=2s \
      -c jit=off";
@@ -38,7 +38,7 @@ impl Side {
     pub async fn look(&mut self) -> Result<Snapshot, Error> {
         let rows = self.ask("SELECT pg_current_snapshot()").await?;
         let snapshot = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
-        snapshot.ok_or_else(|| Error::Protocol("the server's snapshot is not understood".to_owned()))
+        snapshot.ok_or_else(|| Error::Protocol("cannot parse the server's snapshot".to_owned()))
     }
 
     /// Asks in the transaction, which goes on if the server refuses.
@@ -50,7 +50,7 @@ impl Side {
         asked
     }
 
-    /// What the rows of a table come to, of those that a condition (`WHERE ..`) leaves.
+    /// Sum of the rows of a table that match a condition (`WHERE ..`).
     pub(super) async fn sum(&mut self, table: &Table, condition: &str) -> Result<Sum, Error> {
         let (hash, name) = (table.hash(), table.name());
         let sql = format!("SELECT count(*), coalesce(sum({hash}), 0) FROM ONLY {name} {condition}");
@@ -75,7 +75,7 @@ impl Source {
     /// [`Error::Refused`] with 55P03 if a table could not be locked in time: try again. Otherwise as every connection.
     pub async fn lock(primary: &Address) -> Result<Source, Error> {
         let mut side = Side::open(primary).await?;
-        // LOCK TABLE takes no snapshot; the first query does, so another connection tells which tables there are.
+        // LOCK TABLE takes no snapshot; the first query does, so another connection lists the tables.
         let locked = lockable(&Control::connect(primary).await?).await?;
         if !locked.is_empty() {
             side.link.query(&format!("LOCK TABLE {} IN ACCESS SHARE MODE", locked.join(", "))).await?;
@@ -91,9 +91,7 @@ impl Source {
         let Source { mut side, locked } = self;
         let snapshot = side.look().await?;
         if table::with_rows(&mut side).await?.iter().any(|name| !locked.contains(name)) {
-            return Err(Error::NotReady(
-                "a table was made just when the database was to be compared".to_owned(),
-            ));
+            return Err(Error::NotReady("a table was created while the comparison began".to_owned()));
         }
         Ok((side, snapshot))
     }

@@ -1,4 +1,4 @@
-//! The tables of a database, and how the rows of each are hashed and told apart.
+//! The tables of a database, and how the rows of each are hashed and distinguished.
 
 use super::side::Side;
 use postgres::Error;
@@ -18,8 +18,9 @@ const COLUMNS: &str = "\
     SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
-/// The columns of the index that tells rows apart best, of those whose order is the built-in one of their types. Their types
-/// are those below domains: whoever writes a value of a domain runs its checks, and this is asked by a superuser.
+/// The columns of the index that distinguishes rows best, of those whose order is the built-in one of their
+/// types. The types are those below domains: a write of a domain's value runs its checks, and a superuser
+/// runs this query.
 const KEY: &str = "\
     WITH RECURSIVE below (id, base, modifier) AS ( \
       SELECT t.oid, t.oid, -1 FROM pg_type t \
@@ -91,7 +92,7 @@ pub async fn tables(primary: &mut Side) -> Result<Vec<Table>, Error> {
     Ok(tables)
 }
 
-/// What replicas do not hold as the primary does, of one table.
+/// Parts of one table that replicas do not hold as the primary does.
 #[derive(Default)]
 struct Unlike {
     /// Why nothing of it is.
@@ -124,20 +125,21 @@ async fn unlike(primary: &mut Side) -> Result<BTreeMap<String, Unlike>, Error> {
 /// Why a replica has no rows of such a relation.
 fn left_out(kind: &str, persistence: &str, unlike: Option<&str>) -> Option<&'static str> {
     match (kind, persistence) {
-        ("m", _) => Some("a materialized view: its rows are at the primary alone"),
-        ("f", _) => Some("a foreign table: its rows are at another server"),
-        (_, "u") => Some("an unlogged table: its rows are at the primary alone"),
+        ("m", _) => Some("a materialized view: its rows exist at the primary only"),
+        ("f", _) => Some("a foreign table: its rows exist at another server"),
+        (_, "u") => Some("an unlogged table: its rows exist at the primary only"),
         _ => Some(match unlike? {
-            "order" => "its columns stand in another order in a copy: its rows are at the primary alone",
-            "types" => "it has names of objects as values: its rows are at the primary alone",
+            "order" => "a copy has its columns in another order: its rows exist at the primary only",
+            "types" => "a table with names of objects as values: its rows exist at the primary only",
             "parted" => {
-                "its partitions are chosen by numbers or functions that differ: its rows are at the primary alone"
+                "a table partitioned by numbers or functions that differ: its rows exist at the primary only"
             }
             "code" => {
-                "functions of no superuser compute its indexes or columns: its rows are at the primary alone"
+                "functions without a superuser as owner compute its indexes or columns: its rows exist \
+                 at the primary only"
             }
-            "extension" => "a table of an extension: its rows are at the primary alone",
-            _ => "its rows are at the primary alone",
+            "extension" => "a table of an extension: its rows exist at the primary only",
+            _ => "its rows exist at the primary only",
         }),
     }
 }
@@ -181,7 +183,7 @@ async fn described(side: &mut Side, what: &str, name: &str) -> Result<Vec<Column
 }
 
 fn not_understood() -> Error {
-    Error::Protocol("the server's catalog is not understood".to_owned())
+    Error::Protocol("cannot parse the server's catalog".to_owned())
 }
 
 impl Table {
@@ -220,12 +222,12 @@ impl Table {
         hash_of(&self.row())
     }
 
-    /// How the replica's table is another one; nothing if its rows can be compared.
+    /// Structural difference of the replica's table; nothing if its rows can be compared.
     pub(super) async fn misfit(&self, replica: &mut Side) -> Result<Option<String>, Error> {
         let kind = format!("SELECT relkind FROM pg_class WHERE oid = to_regclass({})", literal(&self.name));
         let kind = replica.ask(&kind).await?;
         if kind.first().and_then(|row| row.first()?.as_deref()) != Some("r") {
-            return Ok(Some("is not there at the replica".to_owned()));
+            return Ok(Some("does not exist at the replica".to_owned()));
         }
         let there = described(replica, COLUMNS, &self.name).await?;
         let lacks = |among: &[Column], column: &&Column| !among.contains(column);
@@ -234,7 +236,7 @@ impl Table {
         }
         let more =
             there.iter().find(|column| lacks(&self.columns, column) && !self.computed.contains(&column.name));
-        Ok(more.map(|column| format!("has a column {} {} at the replica alone", column.name, column.kind)))
+        Ok(more.map(|column| format!("has a column {} {} at the replica only", column.name, column.kind)))
     }
 }
 

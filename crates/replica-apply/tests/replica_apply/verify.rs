@@ -45,7 +45,8 @@ impl Two {
 }
 
 impl Two {
-    /// What was done to the table in which rows differ; `None` if these are more than `most`, or cannot be told apart.
+    /// Repairs of the table in which rows differ. `None` if these are more than `most`, or cannot be
+    /// distinguished.
     async fn repaired(&self, shown: &str, most: usize) -> Option<Repaired> {
         let source = Source::lock(&self.0.address("postgres")).await.unwrap();
         let (mut primary, _) = source.look().await.unwrap();
@@ -109,12 +110,12 @@ async fn equal_rows_are_equal_under_other_settings() {
     assert_eq!(found, expected.map(|(name, said)| (name.to_owned(), said.to_owned())));
 }
 
-/// What is done at the replica, the table, and what is said of it.
+/// Change at the replica, the table, and the reported difference.
 const PLANTED: &[(&str, &str, &str)] = &[
     ("DELETE FROM every WHERE id IN (1500, 1700)", "every", "a row is missing at the replica: (id) = (1500)"),
     ("DELETE FROM every WHERE id <= 1000", "every", "a row is missing at the replica: (id) = (1)"),
     ("UPDATE every SET t = t || 'x' WHERE id IN (2000, 3)", "every", "a row differs in t: (id) = (3)"),
-    ("UPDATE every SET id = 0 WHERE id = 7", "every", "a row is at the replica alone: (id) = (0)"),
+    ("UPDATE every SET id = 0 WHERE id = 7", "every", "a row exists at the replica only: (id) = (0)"),
     ("UPDATE every SET id = 5000 WHERE id = 7", "every", "a row is missing at the replica: (id) = (7)"),
     ("UPDATE every SET t = NULL WHERE id = 9", "every", "a row differs in t: (id) = (9)"),
     ("UPDATE every SET n = n * 1.0 WHERE id = 7", "every", "a row differs in n: (id) = (7)"),
@@ -128,7 +129,7 @@ const PLANTED: &[(&str, &str, &str)] = &[
     (
         "INSERT INTO pairs VALUES ('a', 0), ('z', 99)",
         "pairs",
-        "a row is at the replica alone: (b, a) = (0.00, a)",
+        "a row exists at the replica only: (b, a) = (0.00, a)",
     ),
     ("UPDATE bare SET v = '' WHERE w = 17", "bare", "the primary has a row "),
     (
@@ -148,7 +149,7 @@ const PLANTED: &[(&str, &str, &str)] = &[
         "the primary has a row 1 times, the replica 2 times: () = ()",
     ),
     ("ALTER TABLE pairs DROP COLUMN v", "pairs", "has no column v text at the replica"),
-    ("ALTER TABLE pairs ADD COLUMN z int", "pairs", "has a column z integer at the replica alone"),
+    ("ALTER TABLE pairs ADD COLUMN z int", "pairs", "has a column z integer at the replica only"),
     (
         "ALTER TABLE pairs ALTER COLUMN b TYPE numeric(12, 2)",
         "pairs",
@@ -166,7 +167,7 @@ async fn each_difference_is_found_and_named() {
         let wrong: Vec<_> = found.iter().filter(|(_, said)| !said.ends_with(" equal")).collect();
         if table.is_empty() {
             assert_eq!(wrong.len(), 2, "{plant}: {wrong:?}");
-            assert_eq!(wrong[0].1, "is not there at the replica");
+            assert_eq!(wrong[0].1, "does not exist at the replica");
             assert_eq!(wrong[1].1, "at the replica alone");
         } else {
             assert_eq!(wrong.len(), 1, "{plant}: {wrong:?}");
@@ -196,7 +197,7 @@ async fn what_replicas_have_no_rows_of_is_left_out() {
         found[0].1.starts_with("a materialized view") && found[2].1.starts_with("an unlogged table"),
         "{found:?}"
     );
-    assert!(found[3].1.starts_with("it has names of objects as values"), "{found:?}");
+    assert!(found[3].1.starts_with("a table with names of objects as values"), "{found:?}");
     assert_eq!((found[1].1.as_str(), found[4].1.as_str()), ("1 equal", "1 equal"));
     assert_eq!(found.len(), 5);
 }
@@ -213,12 +214,12 @@ async fn what_is_compared_is_one_state() {
     two.at_replica("DELETE FROM t");
     let compared = compare(&mut primary, &mut each(&mut replicas), &tables[0]).await.unwrap();
     assert_eq!((compared.rows, compared.found), (1, vec![None]));
-    // What would empty it waits.
+    // A TRUNCATE of the table waits.
     let refused = two.0.primary().query("postgres", "SET lock_timeout = '100ms'; TRUNCATE t").unwrap_err();
     assert!(refused.to_string().contains("lock timeout"), "{refused}");
 }
 
-/// What is done at the replica, the table, and how many rows are missing, others and too many then.
+/// Change at the replica, the table, and the numbers of rows that are missing, different and surplus then.
 const BY_ROWS: &[(&str, &str, [u64; 3])] = &[
     ("DELETE FROM every WHERE id IN (1500, 1700)", "every", [2, 0, 0]),
     ("DELETE FROM every WHERE id <= 1000", "every", [1000, 0, 0]),
@@ -264,7 +265,7 @@ const MORE_TYPES: &str = "CREATE TABLE own (id int GENERATED ALWAYS AS IDENTITY 
     INSERT INTO \"To ast\" SELECT n, repeat(md5(n::text), 10000) FROM generate_series(1, 5) n; \
     CREATE TABLE numbers (n numeric PRIMARY KEY); INSERT INTO numbers VALUES (1.0); ";
 
-/// What must not fire when the replica is repaired.
+/// Triggers that must not fire when the replica is repaired.
 const FIRES: &str = "CREATE TRIGGER fires BEFORE INSERT OR UPDATE OR DELETE ON child EXECUTE FUNCTION fires(); \
     CREATE RULE nothing AS ON INSERT TO parent DO INSTEAD NOTHING";
 

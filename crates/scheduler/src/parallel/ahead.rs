@@ -1,4 +1,4 @@
-//! Which rows of a group of transactions may be written before the groups in front of it are visible.
+//! Rows of a group of transactions that may be written before the earlier groups are visible.
 //!
 //! ```text
 //!   group 7   a b c   visible
@@ -6,17 +6,19 @@
 //!   group 9   b e     e now; b when 8 is visible
 //! ```
 //!
-//! Algorithm 2 asks of a transaction whether it is independent of all that run and of all that wait before it. Here a
-//! group of transactions that become visible together is taken row by row. Its effects are rows, which read nothing: what is
-//! written into one row depends on nothing but who wrote that row before. So where a transaction of statements waits whole
-//! for the one row of it that another has touched, a group of rows waits with that row alone. What is asked is the same: the
-//! *running* state is what the groups in front have written, the *waiting* state is what this group has left for later, and
-//! a row that is in either is left for later too.
+//! Algorithm 2 asks of a transaction whether it is independent of all that run and of all that wait before
+//! it. Here a group of transactions that become visible together is taken row by row. Its effects are rows,
+//! which read nothing: a write of one row depends on nothing but the earlier writer of that row. So a
+//! transaction of statements waits whole for the one row of it that another has touched, but a group of rows
+//! waits with that row alone. The question is the same: the *running* state is what the earlier groups have
+//! written, the *waiting* state is what this group has left for later, and a row that is in either is left
+//! for later too.
 //!
-//! Both are kept as one index of newest writers, as in Algorithm 3: of each row the newest group that wrote it, and whether
-//! it was left for later there. A row whose newest writer is visible may be written.
+//! Both are kept as one index of newest writers, as in Algorithm 3: of each row the newest group that wrote
+//! it, and whether it was left for later there. A row whose newest writer is visible may be written.
 //!
-//! What is not kept apart by rows (module's text: another unique key, no key) is asked for as a whole table.
+//! Changes that are not kept apart by rows (module's text: another unique key, no key) are asked for as a
+//! whole table.
 
 use history::{Key, RelationId};
 use std::collections::BTreeMap;
@@ -25,24 +27,24 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Group(u64);
 
-/// When something may be written.
+/// Time at which a row may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum When {
-    /// Whatever of the groups in front is not visible yet.
+    /// Now, before the earlier groups are visible.
     Now,
-    /// When all groups in front are visible, behind all else that was left for then.
+    /// When all earlier groups are visible, after all else that was left for then.
     Later,
 }
 
-/// Who wrote something last.
+/// Last writer of an item.
 #[derive(Clone, Copy, Debug)]
 struct Writer {
     group: Group,
     when: When,
 }
 
-/// What is known of one table. `any` is the newest that wrote anything, `before` the newest group but that one that did, `whole` the
-/// newest that wrote it as a whole.
+/// State of one table. `any` is the newest writer of anything, `before` the newest group but that one,
+/// `whole` the newest writer of the table as a whole.
 #[derive(Clone, Debug, Default)]
 struct Table {
     any: Option<Writer>,
@@ -51,17 +53,16 @@ struct Table {
     rows: BTreeMap<Key, Writer>,
 }
 
-/// The newest writers of what groups write that are not visible yet, and of what became visible meanwhile.
+/// The newest writers of rows that are not visible yet, and of rows that became visible meanwhile.
 ///
-/// Invariants: `shown <= newest`; rows whose writers are visible are forgotten with the group; what a group has once left for
-/// later it leaves for later for good, and nothing of it may be written now that an earlier part of it in the same row was
-/// left for later.
+/// Invariants: `shown <= newest`; rows whose writers are visible are forgotten with the group. A row that a
+/// group has left for later stays so, and no later part of the group in the same row may be written now.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
     newest: Group,
     shown: Group,
     tables: BTreeMap<RelationId, Table>,
-    /// What each group that is not visible wrote, to be forgotten.
+    /// Writes of each group that is not visible, to be forgotten.
     written: BTreeMap<Group, Vec<(RelationId, Key)>>,
 }
 
@@ -90,13 +91,13 @@ impl Ahead {
         when
     }
 
-    /// The newest group writes what cannot be told apart by rows.
+    /// The newest group writes changes that cannot be distinguished by rows.
     pub fn table(&mut self, table: RelationId) -> When {
         let (newest, shown) = (self.newest, self.shown);
         let table_state = self.tables.entry(table).or_default();
         let mut when = waits(table_state.any, newest, shown);
         if table_state.any.is_some_and(|any| any.group == newest) {
-            // What it wrote itself stands before what others wrote in other rows.
+            // Its own writes stand before writes of others in other rows.
             let others = table_state.before.map(|group| Writer { group, when: When::Now });
             when = when.max(waits(others, newest, shown));
         }
@@ -109,7 +110,7 @@ impl Ahead {
 
     /// This group is visible, and with it all in front of it.
     pub fn shows(&mut self, group: Group) {
-        assert!(group <= self.newest, "what is visible has begun");
+        assert!(group <= self.newest, "a visible group has begun");
         self.shown = self.shown.max(group);
         let later = self.written.split_off(&Group(self.shown.0 + 1));
         for (table, key) in std::mem::replace(&mut self.written, later).into_values().flatten() {
@@ -128,7 +129,7 @@ impl Ahead {
         self.shows(self.newest);
     }
 
-    /// How many rows are known by their writers.
+    /// Number of rows known by their writers.
     pub fn known(&self) -> usize {
         self.tables.values().map(|table| table.rows.len()).sum()
     }
@@ -143,7 +144,7 @@ impl Table {
     }
 }
 
-/// Whether the newest group must leave for later what this one wrote last.
+/// True if the newest group must leave for later what this one wrote last.
 fn waits(last: Option<Writer>, newest: Group, shown: Group) -> When {
     match last {
         Some(Writer { group, when }) if group == newest => when,

@@ -5,15 +5,15 @@ planted::bugs! {
     pub enum Bug {
         /// A new transaction is compared with those that run and not with those that wait.
         WaitingNotAsked,
-        /// What one transaction takes out of a combined state is gone for the others too.
+        /// An item that one transaction takes out of a combined state is gone for the others too.
         CountsNotKept,
         /// A transaction without listed rows counts as one that touches none, whichever the class.
         ClassesNotCompared,
-        /// What a transaction only reads is not compared.
+        /// Rows that a transaction only reads are not compared.
         ReadsNotCompared,
         /// Rows that come or go do not matter to whom reads or writes other columns.
         ExistenceNotCompared,
-        /// A transaction that touches everything depends on nobody.
+        /// A transaction that touches everything depends on no other one.
         EverythingNotCompared,
         /// One that waits may pass those that wait before it, as long as it is independent of all that run.
         WaitingPassed,

@@ -1,9 +1,10 @@
-//! How much of a table a transaction affects.
+//! Extent of a transaction's effect on a table.
 
 use history::{Access, ColumnSet, Rows};
 use std::fmt;
 
-/// How much of one table a statement or a transaction affects, the finest first (section 4.1: RAS, CAS, TAS).
+/// Extent of the effect of a statement or a transaction on one table, the finest first (section 4.1: RAS,
+/// CAS, TAS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Rows named by their primary keys, and no others.
@@ -29,8 +30,8 @@ impl Class {
         }
     }
 
-    /// The class of two statements of one transaction, or of two transactions in one state (rules i to iii): that of
-    /// both if it is the same, else the table's.
+    /// The class of two statements of one transaction, or of two transactions in one state (rules i to iii):
+    /// the class of both if it is the same, else the table's.
     #[must_use]
     pub fn merged(self, other: Class) -> Class {
         if self == other { self } else { Class::Table }

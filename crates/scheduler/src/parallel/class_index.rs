@@ -6,14 +6,14 @@ use history::{Access, ColumnSet, Footprint, Key, RelationId, Rows, Version};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The three indexes of the paper's Table 5, as published: a version that a replica must show for a read to be answered
-/// there. **Not to be trusted**: the module's text names two ways in which the answer is too old, and a third comes from
-/// row sets read off a statement's text. The freshness index of the [`Scheduler`](crate::Scheduler) is what decides; this
-/// one stands beside it in experiments.
+/// The three indexes of the paper's Table 5, as published: a version that a replica must show for a read to
+/// be answered there. **Not to be trusted**: the module's text names two ways in which the answer is too old,
+/// and a third comes from row sets read off a statement's text. The freshness index of the
+/// [`Scheduler`](crate::Scheduler) decides; this one stands alongside it in experiments.
 ///
-/// Which classes it makes use of (figure 6) is said where the [`Sets`] are made.
+/// The maker of the [`Sets`] decides which classes it makes use of (figure 6).
 ///
-/// Not bounded by itself: [`prune`](ClassIndex::prune) drops rows that every replica shows.
+/// Not bounded automatically: [`prune`](ClassIndex::prune) drops rows that every replica shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassIndex {
     newest: Version,
@@ -26,7 +26,7 @@ pub struct ClassIndex {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
     newest: Version,
-    /// Of all columns: how many a table has is not known here.
+    /// Version of all columns: the number of a table's columns is not known here.
     all_columns: Version,
     columns: BTreeMap<i16, Version>,
     rows: BTreeMap<Key, Version>,
@@ -70,8 +70,8 @@ impl ClassIndex {
         tables.fold(self.everything, Version::max)
     }
 
-    /// Every replica shows everything up to `version`: rows that were written there or before are no longer kept. As
-    /// published: who joins from an older state afterwards is not asked.
+    /// Every replica shows everything up to `version`: rows that were written there or before are no longer
+    /// kept. As published: a replica that joins from an older state afterwards is not asked.
     pub fn prune(&mut self, version: Version) {
         self.tables.values_mut().for_each(|table| table.rows.retain(|_, at| *at > version));
     }

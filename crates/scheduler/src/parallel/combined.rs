@@ -1,4 +1,5 @@
-//! What several transactions read and write, as if they were one; and whether one more is independent of them all.
+//! Reads and writes of several transactions, as if they were one; decides if one more is independent of them
+//! all.
 
 use super::bugs::{Bug, Bugs};
 use crate::parallel::counts::Counts;
@@ -7,15 +8,15 @@ use crate::parallel::{Class, Sets};
 use history::{Access, ColumnSet, Key, RelationId, Rows};
 use std::collections::BTreeMap;
 
-/// How two states are compared. What `Classes` calls independent, `Items` does too.
+/// Comparison of two states. States that `Classes` calls independent are independent for `Items` too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
-    /// Of a table that one of them writes: columns and rows, whichever the class. They depend on one another if they
-    /// meet in a row, and in a column or because rows come or go.
+    /// Columns and rows of each table that one of them writes, whichever the class. They depend on one
+    /// another if they meet in a row, and in a column or because rows come or go.
     #[default]
     Items,
-    /// Algorithm 1 as it is published: of each table that both touch, columns if both are of the column's class, rows if
-    /// both are of the row's; else they depend on one another.
+    /// Algorithm 1 as it is published: of each table that both touch, columns if both are of the column's
+    /// class, rows if both are of the row's; else they depend on one another.
     Classes,
 }
 
@@ -35,7 +36,7 @@ pub struct Combined {
     tables: BTreeMap<RelationId, Table>,
 }
 
-/// What is touched of one table.
+/// Touched items of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
     classes: Counts<Class>,
@@ -43,7 +44,7 @@ struct Table {
     written: Counts<Item>,
 }
 
-/// What an access consists of. Columns and rows stand last, so that the last item of a kind tells whether there is any.
+/// Item of an access. Columns and rows stand last, so that the last item of a kind shows if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Item {
     Existence,
@@ -54,7 +55,7 @@ enum Item {
 }
 
 impl Combined {
-    /// How many transactions are in it.
+    /// Number of transactions in it.
     pub fn transactions(&self) -> usize {
         self.transactions
     }
@@ -74,7 +75,7 @@ impl Combined {
     /// Takes out a transaction that was merged before. Panics if it was not.
     pub fn remove(&mut self, sets: &Sets) {
         let known = sets.tables().all(|touched| self.tables.contains_key(&touched.table));
-        assert!(known, "what is removed was merged");
+        assert!(known, "a removed transaction was merged");
         self.leave(sets, Counts::take, Counts::take);
     }
 
@@ -89,7 +90,7 @@ impl Combined {
         class: impl Fn(&mut Counts<Class>, &Class),
         item: impl Fn(&mut Counts<Item>, &Item),
     ) {
-        self.transactions = self.transactions.checked_sub(1).expect("what is removed was merged");
+        self.transactions = self.transactions.checked_sub(1).expect("a removed transaction was merged");
         self.everything -= usize::from(sets.is_everything());
         for touched in sets.tables() {
             let Some(table) = self.tables.get_mut(&touched.table) else { continue };
@@ -107,8 +108,8 @@ impl Combined {
         self.tables.get(&table)?.class()
     }
 
-    /// Whether a transaction is independent of every one here: in whichever order they are executed, or at the same
-    /// time, each does and leaves the same (Algorithm 1).
+    /// True if a transaction is independent of every one here: in whichever order they are executed, or at
+    /// the same time, each does and leaves the same (Algorithm 1).
     pub fn independent(&self, sets: &Sets, compare: Compare) -> bool {
         self.independent_with(sets, compare, Bugs::default())
     }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-/// How often each item is in it.
+/// Number of occurrences of each item.
 ///
-/// Invariant: no count is zero. So what was added and taken again leaves nothing behind.
+/// Invariant: no count is zero. So items that were added and taken again leave no trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts<T>(BTreeMap<T, usize>);
 
@@ -22,7 +22,7 @@ impl<T: Ord> Counts<T> {
 
     /// Once less.
     pub(crate) fn take(&mut self, item: &T) {
-        let count = self.0.get_mut(item).expect("what is taken was added");
+        let count = self.0.get_mut(item).expect("a taken item was added");
         *count -= 1;
         if *count == 0 {
             self.0.remove(item);

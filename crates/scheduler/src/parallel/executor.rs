@@ -1,4 +1,4 @@
-//! Who may run at a replica now, and who waits (section 4.2, Algorithm 2).
+//! Decides which transactions may run at a replica now, and which wait (section 4.2, Algorithm 2).
 
 use super::bugs::{Bug, Bugs};
 use crate::parallel::prefix::Prefix;
@@ -8,17 +8,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-/// How much runs at once and how far ahead.
+/// Limits of concurrent and early execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How independence is judged.
+    /// Comparison for independence.
     pub compare: Compare,
     /// At most so many run at once: the connections to the replica.
     pub max_running: usize,
-    /// The newest version offered is at most so far above the prefix: what runs, waits and is done beyond a gap together.
+    /// Maximum distance of the newest offered version above the prefix: transactions that run, wait and are
+    /// done beyond a gap together.
     pub max_ahead: usize,
-    /// When one has completed, the waiting ones are looked at in their order until so many are found that must go on
-    /// waiting. 1 is the head of the queue alone, as published.
+    /// After a completion, the waiting ones are examined in their order until this number was found that must
+    /// go on waiting. 1 is the head of the queue alone, as published.
     pub look: usize,
     /// For the tests of the tests.
     pub bugs: Bugs,
@@ -43,7 +44,7 @@ impl Options {
     }
 }
 
-/// What becomes of a transaction that was offered.
+/// Result of an offered transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Execute it now.
@@ -52,7 +53,7 @@ pub enum Place {
     Waiting,
 }
 
-/// What a completed transaction sets free.
+/// Transactions that a completed transaction sets free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
     /// Execute these now, all at once if you can; ascending.
@@ -68,7 +69,7 @@ pub enum Refused {
     Full,
     /// Versions are offered in their order without gaps; this one is next.
     NotNext(Version),
-    /// It does not run.
+    /// The transaction does not run.
     NotRunning,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for Refused {
         match self {
             Refused::Full => f.write_str("too far above the prefix"),
             Refused::NotNext(next) => write!(f, "{next} is next"),
-            Refused::NotRunning => f.write_str("it does not run"),
+            Refused::NotRunning => f.write_str("the version does not run"),
         }
     }
 }
@@ -86,9 +87,10 @@ impl std::error::Error for Refused {}
 
 /// The transactions of one replica that are not all done yet. Versions are the places in the order.
 ///
-/// Invariants: those that run are independent of one another; one that runs is independent of every older one that
-/// waits; `running_state` and `waiting_state` are those of `running` and `waiting`; every offered version runs, waits, or is
-/// done; at most `max_running` run; `newest <= prefix + max_ahead`; when nothing runs, nothing waits.
+/// Invariants: running transactions are independent of one another; a running one is independent of every
+/// older one that waits; `running_state` and `waiting_state` are those of `running` and `waiting`; every
+/// offered version runs, waits, or is done; at most `max_running` run; `newest <= prefix + max_ahead`; when
+/// nothing runs, nothing waits.
 #[derive(Debug)]
 pub struct Executor {
     options: Options,
@@ -122,8 +124,8 @@ impl Executor {
         }
     }
 
-    /// The next transaction of the order. It runs if it is independent of all that run and all that wait and there is
-    /// room, else it waits.
+    /// Offers the next transaction of the order. The transaction runs if it is independent of all that run
+    /// and all that wait and there is room, else it waits.
     ///
     /// Errors: [`Refused::Full`], [`Refused::NotNext`].
     pub fn offer(&mut self, version: Version, sets: Arc<Sets>) -> Result<Place, Refused> {
@@ -144,7 +146,8 @@ impl Executor {
         Ok(Place::Waiting)
     }
 
-    /// A running transaction has been executed, as a whole. What was rolled back and will be run again has not.
+    /// A running transaction has been executed, as a whole. A transaction that was rolled back and will run
+    /// again has not.
     ///
     /// Errors: [`Refused::NotRunning`].
     pub fn completed(&mut self, version: Version) -> Result<Completed, Refused> {
@@ -171,7 +174,7 @@ impl Executor {
         self.waiting.iter().map(|(version, _)| *version)
     }
 
-    /// How many versions are done beyond the first that is not.
+    /// Number of versions that are done beyond the first that is not.
     pub fn done_ahead(&self) -> usize {
         self.prefix.beyond()
     }
@@ -203,7 +206,7 @@ impl Executor {
         let ahead = (self.newest.get() - self.prefix.get().get()) as usize;
         assert_eq!(ahead, self.ahead(), "every version runs, waits or is done");
         assert!(ahead <= self.options.max_ahead && self.running.len() <= self.options.max_running, "bounds");
-        assert!(!self.running.is_empty() || self.waiting.is_empty(), "somebody runs");
+        assert!(!self.running.is_empty() || self.waiting.is_empty(), "a version runs");
     }
 
     /// Starts those that wait and are independent of all that run and all that wait before them, in their order.
@@ -231,7 +234,7 @@ impl Executor {
         started
     }
 
-    /// How far the newest is above the prefix.
+    /// Distance of the newest above the prefix.
     fn ahead(&self) -> usize {
         self.running.len() + self.waiting.len() + self.prefix.beyond()
     }

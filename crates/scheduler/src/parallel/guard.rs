@@ -1,27 +1,28 @@
-//! Whether a statement may stand for its rows.
+//! Decides if a statement may stand for its rows.
 //!
-//! A statement that is executed again, after all that have a lower version, gives what it gave at the primary only if it
-//! reads and finds there what it read and found. At the primary it saw a snapshot: what had been shown when it began. If
-//! another transaction commits between its beginning and its own commit, and wrote what it read, the replica executes it on
-//! other values:
+//! A statement that is executed again, after all that have a lower version, gives the same as at the primary
+//! only if it reads and finds there what it read and found. At the primary it saw a snapshot: the commits
+//! that had been shown when it began. If another transaction commits between its beginning and its own
+//! commit, and wrote rows that it read, the replica executes it on other values:
 //!
 //! ```text
 //!   A: r := r + sum(s) is executed      B: s := 100 commits, v1      A commits, v2       primary: r without B's s
 //!                                                                     in order B, A      replica: r with it
 //! ```
 //!
-//! Their writes are disjoint and both are deterministic; commit order alone does not save them. So a statement travels only
-//! if nothing that it read or wrote was committed between. What it had seen has a lower version than its own: it was shown
-//! before. Else its rows travel, which depend on nothing.
+//! Their writes are disjoint and both are deterministic; commit order alone does not save them. So a
+//! statement travels only if nothing that it read or wrote was committed between. Commits that it had seen
+//! have a lower version than its own: they were shown before. Else its rows travel, which depend on nothing.
 
 use super::bugs::{Bug, Bugs};
 use history::{Footprint, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What was written lately, by version.
+/// Recent writes, by version.
 ///
-/// Invariants: the window has every commit above the floor, ascending without a gap, and never more than its bound.
+/// Invariants: the window has every commit above the floor, ascending without a gap, and never more than its
+/// bound.
 #[derive(Debug)]
 pub struct Guard {
     bugs: Bugs,
@@ -32,8 +33,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Nothing is known of commits up to and including `newest`. At most `max_window` commits are remembered: who began
-    /// before the oldest of them travels as rows.
+    /// Nothing is known of commits up to and including `newest`. At most `max_window` commits are remembered:
+    /// a transaction that began before the oldest of them travels as rows.
     pub fn new(newest: Version, max_window: usize) -> Guard {
         Guard { bugs: Bugs::default(), max_window, floor: newest, window: VecDeque::new() }
     }
@@ -44,8 +45,9 @@ impl Guard {
         Guard { bugs, ..self }
     }
 
-    /// Whether the transaction that gets the next version may be executed again by its statements. `started`: every commit
-    /// up to and including it had been shown when the transaction began. `touched`: all that it read and wrote.
+    /// True if the transaction that gets the next version may be executed again by its statements. `started`:
+    /// every commit up to and including it had been shown when the transaction began. `touched`: all that it
+    /// read and wrote.
     pub fn stands(&self, started: Version, touched: &Footprint) -> bool {
         self.stands_seeing(started, touched, |_| false)
     }

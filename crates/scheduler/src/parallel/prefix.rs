@@ -3,7 +3,7 @@
 use history::{Version, Watermark};
 use std::collections::BTreeSet;
 
-/// What is done: everything to the watermark, and some beyond a gap.
+/// Completed versions: everything to the watermark, and some beyond a gap.
 ///
 /// Invariant: all of `beyond` lies above `to`, and the one following `to` is not in it.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Prefix {
         self.beyond.last().copied().unwrap_or(self.to.get())
     }
 
-    /// How many are done beyond the first gap.
+    /// Number of versions that are done beyond the first gap.
     pub(crate) fn beyond(&self) -> usize {
         self.beyond.len()
     }

@@ -1,17 +1,17 @@
-//! What one transaction reads and writes, and its class per table.
+//! Reads and writes of one transaction, and its class per table.
 
 use crate::parallel::Class;
 use history::{Access, Footprint, RelationId};
 use std::collections::BTreeMap;
 
-/// The read and write sets of a statement or a transaction, at the grain of tables, columns and rows, with the class in
-/// which it affects each table (section 4.1).
+/// The read and write sets of a statement or a transaction, at the grain of tables, columns and rows, with
+/// the class in which it affects each table (section 4.1).
 ///
-/// Two [`Footprint`]s and not one: two transactions that read the same are independent, so reads and writes must be told
-/// apart. Two footprints and not six sets: a footprint already holds tables, columns and rows, is never too small, and is
-/// what `analysis` says of a statement and the decoder of a commit. The class is kept beside them because that of a
-/// transaction does not follow from what it touches (rule iii: a row of one statement and a column of another make a
-/// table).
+/// Two [`Footprint`]s and not one: two transactions that read the same are independent, so reads and writes
+/// must be distinguished. Two footprints and not six sets: a footprint already holds tables, columns and
+/// rows, is never too small, and is the result of `analysis` for a statement and of the decoder for a commit.
+/// The class is kept separately because the class of a transaction does not follow from its items (rule iii:
+/// a row of one statement and a column of another make a table).
 ///
 /// Invariant: `classes` names the tables of both footprints, as long as neither is everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,17 +55,17 @@ impl Sets {
         }
     }
 
-    /// What it reads.
+    /// The read set.
     pub fn reads(&self) -> &Footprint {
         &self.reads
     }
 
-    /// What it writes.
+    /// The write set.
     pub fn writes(&self) -> &Footprint {
         &self.writes
     }
 
-    /// Whether it may touch everything, the catalog too.
+    /// True if it may touch everything, the catalog too.
     pub fn is_everything(&self) -> bool {
         self.reads == Footprint::Everything || self.writes == Footprint::Everything
     }
@@ -75,7 +75,7 @@ impl Sets {
         self.classes.iter().map(|(table, class)| (*table, *class))
     }
 
-    /// What it reads and writes of each table that it touches, ascending; none if it is everything.
+    /// Reads and writes of each table that it touches, ascending; none if it is everything.
     pub(crate) fn tables(&self) -> impl Iterator<Item = Touched<'_>> {
         self.classes.iter().map(|(table, class)| Touched {
             table: *table,
@@ -100,7 +100,7 @@ impl Sets {
     }
 }
 
-/// What one transaction touches of one table. One of `read` and `written` is there.
+/// Items of one table that one transaction touches. At least one of `read` and `written` is there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touched<'a> {
     pub(crate) table: RelationId,

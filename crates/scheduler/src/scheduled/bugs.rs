@@ -5,7 +5,7 @@ planted::bugs! {
     pub enum Bug {
         /// A read asks for no versions: it runs at its replica at once.
         VersionsNotAsked,
-        /// A read waits for its tables' versions, and nobody waits for the read: it may see later ones too.
+        /// A read waits for its tables' versions, and no writer waits for the read: it may see later ones too.
         VersionsAtLeast,
         /// Writers of one table run at a replica in the order in which they come to run.
         WritersNotOrdered,
@@ -19,7 +19,7 @@ planted::bugs! {
         AppliedByOne,
         /// Reads take no locks.
         ReadsUnlocked,
-        /// Those who wait for each other are not found.
+        /// Transactions that wait for each other are not found.
         DeadlockUnnoticed,
     }
 }

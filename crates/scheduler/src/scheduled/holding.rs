@@ -16,21 +16,22 @@ use std::collections::BTreeMap;
 ///
 /// # Why it is one copy
 ///
-/// Transactions are ordered by their beginning. One of two that conflict (a table of both, written by one) runs at a replica
-/// only when the earlier has ended there: a writer's version of a table is produced by its end, whoever touches the table
-/// later needs just that version, and a later writer waits also for readers of the version before. So at every replica
-/// conflicting transactions run one after the other in the order of their beginning, and what a transaction reads is what it
-/// would read if all ran alone in that order. A version counts from when it is handed out: a write that is shown by one
-/// replica and not yet by another is waited for at the other. The order lies within each transaction's own interval.
+/// Transactions are ordered by their beginning. The later of two that conflict (a table of both, written by
+/// one) runs at a replica only when the earlier has ended there. A writer's version of a table is produced by
+/// its end, a transaction that touches the table later needs just that version, and a later writer waits also
+/// for readers of the version before. So at every replica conflicting transactions run one after the other in
+/// the order of their beginning, and a transaction reads what it would read if all ran alone in that order. A
+/// version counts from when it is handed out: a write that is shown by one replica and not yet by another is
+/// waited for at the other. The order lies within each transaction's own interval.
 ///
-/// A read needs *just* its versions, and later writers wait for it at its replica. If it took later ones too, one reader
-/// could see x without y, and another, elsewhere, y without x.
+/// A read needs *just* its versions, and later writers wait for it at its replica. If it took later ones too,
+/// one reader could see x without y, and another, elsewhere, y without x.
 ///
 /// # The leader
 ///
-/// The first replica decides: its answers go to the client, and the others commit only what it has committed. Who answers
-/// otherwise is taken out. When the leader fails, the next one decides; the others have committed nothing that it has not
-/// been told to commit.
+/// The first replica decides: its answers go to the client, and the others commit only what it has committed.
+/// A replica that answers otherwise is taken out. When the leader fails, the next one decides; the others
+/// have committed only what the leader had committed.
 ///
 /// Invariants: of two that conflict, at most one has begun and not ended at a replica; one that has begun needs just the
 /// versions that are produced there; `produced <= handed`, per table; the oldest that a replica holds can run; one that is
@@ -59,7 +60,7 @@ struct Replica {
 #[derive(Debug, Default)]
 struct Held {
     sent: usize,
-    /// What it answered, step by step.
+    /// Its answers, step by step.
     outcomes: Vec<Outcome>,
 }
 
@@ -74,12 +75,13 @@ struct Open {
     tables: Tables,
     needs: BTreeMap<RelationId, Version>,
     steps: Vec<Step>,
-    /// Where it runs, if it only reads.
+    /// Replica that runs it, if it only reads.
     at: Option<StandbyId>,
-    /// What the leader answered, step by step; the client has heard all of it.
+    /// Answers of the leader, step by step; the client has heard all of it.
     decided: Vec<Outcome>,
     failed: bool,
-    /// Nobody has heard what the leader did: it is rolled back, and nothing is compared.
+    /// True if no client has heard what the leader did: the transaction is rolled back, and nothing is
+    /// compared.
     abandoned: bool,
 }
 
@@ -88,7 +90,7 @@ impl Open {
         matches!(self.steps.last(), Some(Step::Commit | Step::Rollback))
     }
 
-    /// Whether the leader has done all, the end too.
+    /// True if the leader has done all, the end too.
     fn is_decided(&self) -> bool {
         self.has_ended() && self.decided.len() == self.steps.len()
     }
@@ -114,12 +116,12 @@ impl Holding {
         self.leader.get_or_insert(replica);
     }
 
-    /// Whether the transaction has not ended at every replica yet.
+    /// True if the transaction has not ended at every replica yet.
     pub fn knows(&self, id: TransactionId) -> bool {
         self.open.contains_key(&id)
     }
 
-    /// So many transactions have begun and not ended at every replica.
+    /// Number of transactions that have begun and not ended at every replica.
     pub fn open(&self) -> usize {
         self.open.len()
     }
@@ -173,10 +175,11 @@ impl Holding {
         Ok((id, self.take_out_the_slow()))
     }
 
-    /// The next statement of a transaction, which touches these tables. It is sent where it can run now; elsewhere it is
-    /// held.
+    /// The next statement of a transaction, which touches these tables. The statement is sent to replicas
+    /// where it can run now; elsewhere it is held.
     ///
-    /// Errors: [`Refused::Unknown`], [`Refused::Failed`], [`Refused::Busy`], [`Refused::Full`], [`Refused::Undeclared`].
+    /// Errors: [`Refused::Unknown`], [`Refused::Failed`], [`Refused::Busy`], [`Refused::Full`],
+    /// [`Refused::Undeclared`].
     pub fn statement(&mut self, id: TransactionId, used: &Tables) -> Result<Vec<Action>, Refused> {
         let options = self.options;
         let open = self.idle(id)?;
@@ -202,12 +205,13 @@ impl Holding {
         self.statement(id, &Tables::default())
     }
 
-    /// The transaction is no more, whatever it waited for or ran where its answers come from; elsewhere it is rolled back. The
-    /// caller has seen to it that nobody will commit it there any more, or that nobody else in the cluster has it.
+    /// Drops the transaction, whatever it waited for or ran where its answers come from; elsewhere it is
+    /// rolled back. The caller ensures that no replica will commit it there any more, or that no other
+    /// replica in the cluster has it.
     pub fn abandon(&mut self, id: TransactionId) -> Vec<Action> {
         let leader = self.leader();
         let Some(open) = self.open.get_mut(&id).filter(|open| !open.is_decided()) else { return Vec::new() };
-        // Nobody else was sent the COMMIT of one that is not decided.
+        // The COMMIT of an undecided transaction was sent to no other replica.
         open.steps.pop_if(|step| *step == Step::Commit);
         if open.steps.last() != Some(&Step::Rollback) {
             open.steps.push(Step::Rollback);
@@ -241,7 +245,8 @@ impl Holding {
         actions
     }
 
-    /// A replica is lost: it is not in the cluster any more, and nobody waits for it. What only it ran fails.
+    /// A replica is lost: it is not in the cluster any more, and no transaction waits for it. A transaction
+    /// that only it ran fails.
     pub fn replica_failed(&mut self, replica: StandbyId) -> Vec<Action> {
         if self.options.bugs.has(Bug::FailedReplicaWaitedFor) {
             return Vec::new();
@@ -298,7 +303,7 @@ impl Holding {
         }
         for (id, open) in &self.open {
             assert!(self.replicas.values().any(|replica| replica.held.contains_key(id)), "{id} is held");
-            assert!(open.decided.len() <= open.steps.len(), "what is decided was a step");
+            assert!(open.decided.len() <= open.steps.len(), "a decided step was a step");
         }
     }
 
@@ -319,7 +324,7 @@ impl Holding {
         if open.decided.len() < open.steps.len() { Err(Refused::Busy) } else { Ok(open) }
     }
 
-    /// Whether what it needs has been produced there, and nobody is in its way.
+    /// True if the versions that it needs have been produced there, and no transaction is in its way.
     fn may_run(&self, at: StandbyId, id: TransactionId) -> bool {
         let (replica, open, bugs) = (&self.replicas[&at], &self.open[&id], self.options.bugs);
         if replica.held[&id].has_begun() {
@@ -368,7 +373,7 @@ impl Holding {
         actions
     }
 
-    /// What the one who decides has answered and the client has not heard.
+    /// Answers of the deciding replica that the client has not heard.
     fn decide(&mut self, id: TransactionId) -> Vec<Action> {
         let leader = self.leader();
         let Some(open) = self.open.get_mut(&id) else { return Vec::new() };
@@ -407,7 +412,7 @@ impl Holding {
         }
     }
 
-    /// It has ended there.
+    /// The transaction has ended there.
     fn produce(&mut self, at: StandbyId, id: TransactionId) {
         if let (Some(open), Some(replica)) = (self.open.get(&id), self.replicas.get_mut(&at))
             && replica.held.remove(&id).is_some()
@@ -425,7 +430,7 @@ impl Holding {
         self.open.retain(|id, _| replicas.values().any(|replica| replica.held.contains_key(id)));
     }
 
-    /// Who lacks too many of those that the leader has done.
+    /// Takes out replicas that lack too many of the leader's transactions.
     fn take_out_the_slow(&mut self) -> Vec<Action> {
         let decided = |id: &&TransactionId| self.open[*id].is_decided();
         let behind = |replica: &Replica| replica.held.keys().filter(decided).count() > self.options.max_held;
@@ -454,7 +459,7 @@ impl Holding {
             self.open.iter().filter(|(_, open)| lost(open)).map(|(id, _)| *id).collect();
         let mut actions = Vec::new();
         for id in lost {
-            let open = self.open.remove(&id).expect("it was found among them");
+            let open = self.open.remove(&id).expect("the transaction was found above");
             if !open.is_decided() {
                 actions.push(Action::Fail(id, Why::ReplicaGone));
             }

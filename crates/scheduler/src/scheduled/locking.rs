@@ -16,19 +16,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 ///
 /// # Why it is one copy
 ///
-/// Locks are taken as statements come and are held to the end: strict two-phase locking. Of two transactions that touch a
-/// table which one writes, the later gets its lock when the earlier has ended *at every replica*. So all replicas execute
-/// conflicting statements in the order of the locks, a table that is not locked by a writer is the same everywhere, and a
-/// read may run at any replica. The order of the ends is an order in which all could have run alone, and each end lies
-/// between the last statement and the answer. Were locks to end when the first replica has committed, a reader there and
-/// then a reader elsewhere would go backwards.
+/// Locks are taken as statements come and are held to the end: strict two-phase locking. The later of two
+/// transactions that touch a table which one writes gets its lock when the earlier has ended *at every
+/// replica*. So all replicas execute conflicting statements in the order of the locks, a table that is not
+/// locked by a writer is the same everywhere, and a read may run at any replica. The order of the ends is an
+/// order in which all could have run alone, and each end lies between the last statement and the answer. Were
+/// locks to end when the first replica has committed, a reader there and then a reader elsewhere would go
+/// backwards.
 ///
-/// Those who wait get their locks in the order of their coming, but one who holds a table's lock and wants more of it goes
-/// first: those before it wait for it anyway. Who would wait in a circle is refused.
+/// Waiting transactions get their locks in the order of their coming, but one that holds a table's lock and
+/// wants more of it goes first: those before it wait for it anyway. A transaction that would wait in a circle
+/// is refused.
 ///
-/// Invariants: a table is locked by one writer or by readers; nobody waits whose locks are free; nobody waits in a circle;
-/// a step that runs is awaited from at least one replica, and only from those in the cluster; bounds are those of
-/// [`Options`].
+/// Invariants: a table is locked by one writer or by readers; no transaction waits whose locks are free; no
+/// transactions wait in a circle; a step that runs is awaited from at least one replica, and only from those
+/// in the cluster; bounds are those of [`Options`].
 #[derive(Debug)]
 pub struct Locking {
     options: Options,
@@ -37,7 +39,7 @@ pub struct Locking {
     replicas: BTreeMap<StandbyId, usize>,
     locks: BTreeMap<RelationId, Lock>,
     open: BTreeMap<TransactionId, Open>,
-    /// Who waits for locks, in the order of their coming.
+    /// Transactions that wait for locks, in the order of their coming.
     waiting: VecDeque<TransactionId>,
 }
 
@@ -53,7 +55,7 @@ struct Open {
     failed: bool,
     /// The locks that its statement waits for.
     wants: Option<Tables>,
-    /// Where that runs.
+    /// Place of the running step.
     place: Place,
     runs: Option<Running>,
 }
@@ -95,17 +97,18 @@ impl Locking {
         Ok(TransactionId(self.next))
     }
 
-    /// The next statement of a transaction, which touches these tables. It is sent when it has their locks, which may be
-    /// now.
+    /// The next statement of a transaction, which touches these tables. The statement is sent when it has
+    /// their locks, which may be now.
     ///
-    /// Errors: [`Refused::Unknown`], [`Refused::Failed`], [`Refused::Busy`], [`Refused::Full`], [`Refused::Deadlock`].
+    /// Errors: [`Refused::Unknown`], [`Refused::Failed`], [`Refused::Busy`], [`Refused::Full`],
+    /// [`Refused::Deadlock`].
     pub fn statement(&mut self, id: TransactionId, used: Tables) -> Result<Vec<Action>, Refused> {
         let place = if used.writes.is_empty() { Place::Anywhere } else { Place::Everywhere };
         self.statement_at(id, used, place)
     }
 
-    /// The same, at a place that the caller names: what only one replica may answer, or what all must have done though it
-    /// writes no table.
+    /// The same, at a place that the caller names: for statements that only one replica may answer, or that
+    /// all must have done although they write no table.
     ///
     /// Errors: as [`Locking::statement`].
     pub fn statement_at(
@@ -149,8 +152,8 @@ impl Locking {
         Ok(actions)
     }
 
-    /// The transaction is no more, whatever it waited for or ran; its locks go to others. The caller has seen to it that no
-    /// replica in the cluster will commit it any more, or that all have.
+    /// Drops the transaction, whatever it waited for or ran; its locks go to others. The caller ensures that
+    /// no replica in the cluster will commit it any more, or that all have.
     pub fn abandon(&mut self, id: TransactionId) -> Vec<Action> {
         self.waits_no_more(id);
         let Some(open) = self.open.remove(&id) else { return Vec::new() };
@@ -184,7 +187,7 @@ impl Locking {
         self.replicas.insert(replica, 0);
     }
 
-    /// So many transactions have begun and not ended.
+    /// Number of transactions that have begun and not ended.
     pub fn open(&self) -> usize {
         self.open.len()
     }
@@ -204,8 +207,8 @@ impl Locking {
         self.conclude(id)
     }
 
-    /// A replica is lost: it is not in the cluster any more, and nobody waits for it. What was read there is read elsewhere;
-    /// if a part of the answer has left, the caller ends its client's connection instead.
+    /// A replica is lost: it is not in the cluster any more, and no transaction waits for it. Reads there run
+    /// again elsewhere; if a part of the answer was sent, the caller ends its client's connection instead.
     pub fn replica_failed(&mut self, replica: StandbyId) -> Vec<Action> {
         if self.options.bugs.has(Bug::FailedReplicaWaitedFor) {
             return Vec::new();
@@ -241,7 +244,7 @@ impl Locking {
         self.replicas.iter().map(|(id, reads)| (*id, *reads))
     }
 
-    /// Who waits for locks, in the order of their coming.
+    /// Transactions that wait for locks, in the order of their coming.
     pub fn waiting(&self) -> impl Iterator<Item = TransactionId> {
         self.waiting.iter().copied()
     }
@@ -257,13 +260,13 @@ impl Locking {
             assert!(lock.writer.iter().chain(&lock.readers).all(|id| self.open.contains_key(id)));
         }
         for id in &self.waiting {
-            assert!(self.blockers(*id).next().is_some(), "{id} waits for somebody");
+            assert!(self.blockers(*id).next().is_some(), "{id} waits for a transaction");
             assert!(!self.waits_for_itself(*id), "{id} does not wait for itself");
             assert!(self.open[id].wants.is_some() && self.open[id].runs.is_none());
         }
         for (id, open) in &self.open {
             let Some(running) = &open.runs else { continue };
-            assert!(!running.awaited.is_empty(), "{id} is awaited from somebody");
+            assert!(!running.awaited.is_empty(), "{id} is awaited from a replica");
             assert!(running.awaited.iter().all(|replica| self.replicas.contains_key(replica)));
         }
         assert!(self.open.len() <= self.options.max_open, "bound of the open");
@@ -275,7 +278,8 @@ impl Locking {
         if open.wants.is_some() || open.runs.is_some() { Err(Refused::Busy) } else { Ok(open) }
     }
 
-    /// Everybody for whom this one waits: who holds what it wants, and who came before it and wants the same.
+    /// Transactions that this one waits for: holders of what it wants, and those that came before it and want
+    /// the same.
     fn blockers(&self, id: TransactionId) -> impl Iterator<Item = TransactionId> {
         let nothing = Tables::default();
         let wants = self.open[&id].wants.as_ref().unwrap_or(&nothing).clone();
@@ -295,7 +299,8 @@ impl Locking {
         blockers.into_iter()
     }
 
-    /// Whether one that waits wants a table in a way that does not go together with another who writes it, or reads it.
+    /// True if a waiting transaction wants a table in a way that conflicts with another that writes it, or
+    /// reads it.
     fn wants(&self, id: TransactionId, table: RelationId, other_writes: bool) -> bool {
         let wants = self.open[&id].wants.as_ref();
         wants.is_some_and(|wants| {
@@ -360,7 +365,7 @@ impl Locking {
             Some(replica) => BTreeSet::from([replica]),
             None => self.replicas.keys().copied().collect(),
         };
-        // What only one replica can answer is not sent to another when that fails.
+        // A statement that only one replica can answer is not sent to another when that fails.
         let reads = place == Place::Anywhere;
         if let Some(running) = one.filter(|_| reads).and_then(|replica| self.replicas.get_mut(&replica)) {
             *running += 1;

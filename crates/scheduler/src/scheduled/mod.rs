@@ -1,18 +1,21 @@
-//! Transactions that are ordered before anything is executed, and are then executed by every replica: no rows travel, and
-//! every replica is an engine of its own.
+//! Transactions that are ordered before anything is executed, and are then executed by every replica: no rows
+//! travel, and every replica is an engine of its own.
 //!
-//! [`Holding`] orders by *declared tables*: a transaction says before it begins which tables it will touch, and gets their
-//! versions. Each replica goes on by itself, in the order of the versions, and holds what cannot run yet (Amza et al., 2003;
-//! section V.A of Manassiev and Amza). [`Locking`] orders by *table locks* that are taken statement by statement and held
-//! until every replica has committed (C-JDBC: Cecchet, 2004). Both give one-copy serializability, in an order in which each
-//! transaction lies between its beginning and its answer; the arguments stand at the types.
+//! [`Holding`] orders by *declared tables*: a transaction says before it begins which tables it will touch,
+//! and gets their versions. Each replica goes on alone, in the order of the versions, and holds what cannot
+//! run yet (Amza et al., 2003; section V.A of Manassiev and Amza). [`Locking`] orders by *table locks* that
+//! are taken statement by statement and held until every replica has committed (C-JDBC: Cecchet, 2004). Both
+//! give one-copy serializability, in an order in which each transaction lies between its beginning and its
+//! answer; the arguments stand at the types.
 //!
-//! # What the caller owes
+//! # Duties of the caller
 //!
-//! - *Statements are deterministic*: what depends on clocks, chance, sequences or physical order is rewritten to values, or
-//!   refused, before it comes here. A replica that answers otherwise than the others is taken out.
-//! - *An outcome is the statement's own*: what fails for the replica's sake (no disk, no memory, no connection) is no
-//!   outcome but a replica that has [failed](Holding::replica_failed). A leader's would take out all others.
+//! - *Statements are deterministic*: clocks, random values, sequences and physical order are rewritten to
+//!   values, or refused, before a statement comes here. A replica that answers otherwise than the others is
+//!   taken out.
+//! - *An outcome is the statement's own*: a failure for the replica's sake (no disk, no memory, no
+//!   connection) is no outcome but a replica that has [failed](Holding::replica_failed). A leader's would
+//!   take out all others.
 //! - *Tables are closed over*: views, triggers, rules, foreign keys (a child that comes reads its parent). A footprint of
 //!   everything is a table that every transaction names.
 //! - *Steps of one transaction* go to a replica over one connection, in their order; each is answered before the next is
@@ -42,7 +45,7 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// The tables that a transaction or a statement touches. What is written counts as read too.
+/// The tables that a transaction or a statement touches. Written tables count as read too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     /// Read.
@@ -64,7 +67,7 @@ impl Tables {
         used.writes.iter().find(unwritten).or_else(|| used.reads.iter().find(unread)).copied()
     }
 
-    /// Whether one must come after the other.
+    /// True if one must come after the other.
     fn conflicts(&self, other: &Tables) -> bool {
         let meets = |one: &Tables, other: &Tables| {
             one.writes.iter().any(|table| other.writes.contains(table) || other.reads.contains(table))
@@ -73,7 +76,7 @@ impl Tables {
     }
 }
 
-/// Where a statement runs.
+/// Place of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// At one replica, whichever has the least to do.
@@ -104,16 +107,16 @@ impl Default for Options {
     }
 }
 
-/// What a replica answered to a step.
+/// Answer of a replica to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// The step is done.
     Done,
     /// An error of the statement's own: the transaction can only be rolled back.
     Failed,
 }
 
-/// What is sent to a replica.
+/// Step that is sent to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The transaction's statement of this number, from 0.
@@ -127,24 +130,25 @@ pub enum Step {
 /// Why a replica is taken out, or a transaction cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It answered otherwise than the others.
+    /// The replica answered otherwise than the others.
     Diverged,
-    /// It lacks more transactions than [`Options::max_held`].
+    /// The replica lacks more transactions than [`Options::max_held`].
     TooFarBehind,
     /// The replica that ran it is gone.
     ReplicaGone,
 }
 
-/// What the caller must do now, in this order.
+/// Action that the caller must take now, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send the step; the answer is [told](Holding::answered).
+    /// Send the step; its answer is [reported](Holding::answered).
     Send(StandbyId, TransactionId, Step),
     /// Hand on to the client what this replica answered to its last step.
     Answer(TransactionId, StandbyId),
-    /// The transaction is no more; its client gets an error. If its COMMIT was under way, nobody knows whether it stands.
+    /// The transaction is dropped; its client gets an error. If its COMMIT was under way, its result is
+    /// unknown.
     Fail(TransactionId, Why),
-    /// The replica is not in the cluster any more: nothing is sent there, and what it answers is not told.
+    /// The replica is not in the cluster any more: nothing is sent there, and its answers are not reported.
     TakeOut(StandbyId, Why),
 }
 
@@ -153,7 +157,7 @@ pub enum Action {
 pub enum Refused {
     /// The table was not declared. The transaction can only be rolled back.
     Undeclared(RelationId),
-    /// It would wait for one that waits for it. The transaction can only be rolled back.
+    /// The transaction would wait for one that waits for it. Only a rollback is possible.
     Deadlock,
     /// The transaction has failed before.
     Failed,
@@ -173,10 +177,10 @@ impl fmt::Display for Refused {
             Refused::Undeclared(table) => write!(f, "table {table} was not declared"),
             Refused::Deadlock => f.write_str("deadlock"),
             Refused::Failed => f.write_str("the transaction has failed"),
-            Refused::Full => f.write_str("too many are open"),
+            Refused::Full => f.write_str("too many transactions are open"),
             Refused::NoReplica => f.write_str("no replica is left"),
             Refused::Busy => f.write_str("the last step is not answered"),
-            Refused::Unknown => f.write_str("there is no such transaction"),
+            Refused::Unknown => f.write_str("no such transaction"),
         }
     }
 }

@@ -41,7 +41,7 @@ fn many_commits_of_many_rows_and_tables_stay_within_every_bound() {
         let (rows, tables, recent, unseen) = scheduler.kept();
         assert!(rows <= 1_000 && tables <= 50 && recent <= 100 && unseen <= 80);
     }
-    // Nobody asked for a gauge, but many commits are unseen: one is wanted, so that this ends.
+    // No caller asked for a snapshot probe, but many commits are unseen: one is wanted, so that this ends.
     assert!(scheduler.order_mut().gauge_to_send().is_some());
 }
 

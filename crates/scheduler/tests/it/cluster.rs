@@ -23,7 +23,7 @@ fn incarnation(life: i64) -> Incarnation {
     Incarnation { epoch: Epoch::new(1), timeline: Timeline::new(1), started_us: life }
 }
 
-/// A record of the log; that of a commit names its transaction.
+/// A record of the WAL; the record of a commit names its transaction.
 struct Record {
     start: Lsn,
     end: Lsn,
@@ -54,7 +54,7 @@ struct Read {
     footprint: Arc<Footprint>,
     ticket: Ticket,
     arrived: u64,
-    /// How many records its snapshot showed, and in which life.
+    /// Number of records that its snapshot showed, and the incarnation.
     snapshot: Option<(usize, i64)>,
     ran: Option<Ran>,
     patience: u32,
@@ -139,7 +139,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What happens next. How often each thing happens differs from run to run.
+    /// The next event. Frequencies of events differ from run to run.
     fn action(&mut self) -> usize {
         let mut at = self.chance.below(self.weights.iter().sum());
         self.weights
@@ -156,7 +156,7 @@ impl Cluster {
         records.checked_sub(1).map_or(Lsn::new(8000), |last| self.log[last].end)
     }
 
-    /// Where the primary would write next: at a page boundary behind the page's header.
+    /// The primary's next insert position: at a page boundary after the page's header.
     fn insert_position(&self) -> Lsn {
         let end = self.position(self.log.len());
         if end.get().is_multiple_of(PAGE) { Lsn::new(end.get() + 24) } else { end }
@@ -320,7 +320,7 @@ impl Cluster {
         self.scheduler.standby_marked(id, incarnation(self.standbys[which].life), at);
     }
 
-    /// It loses its connections, and comes back at an earlier position.
+    /// The standby loses its connections, and comes back at an earlier position.
     fn crash_standby(&mut self) {
         let which = self.chance.below(self.standbys.len());
         let back = self.chance.below(20);

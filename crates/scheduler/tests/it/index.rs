@@ -1,7 +1,7 @@
 //! The freshness index against a naive one that keeps every commit.
 //!
-//! The index is asked through routes: a read goes to the standby whose mark is at or above the newest commit that
-//! overlaps it. With one standby at each position the answer tells what the index knows.
+//! The index is asked through routes: a read goes to the standby whose mark is at or above the newest commit
+//! that overlaps it. With one standby at each position the answer shows what the index knows.
 
 use crate::chance::Chance;
 use history::{
@@ -47,7 +47,7 @@ fn footprint(chance: &mut Chance, write: bool) -> Footprint {
     footprint
 }
 
-/// The lowest mark with which a read leaves the primary: what the index takes for the newest commit.
+/// The lowest mark with which a read is offloaded from the primary: the index takes it for the newest commit.
 fn newest(scheduler: &mut Scheduler, read: &Arc<Footprint>, ends: &[u64], life: &mut i64) -> u64 {
     let mut leaves = |at: u64| {
         *life += 1;

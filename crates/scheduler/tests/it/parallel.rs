@@ -1,7 +1,7 @@
-//! Runs the stories in `tests/parallel`: which transactions run at a replica, which wait, what becomes of the prefix, and
-//! what the index by classes says of a read.
+//! Runs the stories in `tests/parallel`: transactions that run at a replica, transactions that wait, the
+//! prefix, and the answer of the index by classes for a read.
 //!
-//! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers anew; whoever changes them reads them.
+//! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers again; review them after a change.
 //!
 //! `t NAME reads=FOOTPRINT writes=FOOTPRINT` adds a statement to a transaction and shows its classes. A footprint is
 //! written `r.c2.c3.k100/s`: tables (single letters) joined by `/`, a column by `.c3`, a row by `.k100`; `.new` if rows come or
@@ -163,7 +163,7 @@ impl Story {
         format!("running: {running}; waiting: {waiting}; done ahead: {}", self.executor.done_ahead())
     }
 
-    /// Whether two transactions are independent, by items and by classes.
+    /// Shows if two transactions are independent, by items and by classes.
     fn compare(&mut self, args: Args) -> Answer {
         let (one, other) = (args.next_pos().ok_or("one")?, args.next_pos().ok_or("other")?);
         let sets = self.sets(other, self.level)?;

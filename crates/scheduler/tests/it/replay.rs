@@ -72,7 +72,7 @@ impl Statement {
         }
     }
 
-    /// What it would do to these tables.
+    /// Its effects on these tables.
     fn effects(self, tables: &Tables) -> Vec<Effect> {
         let of = |t: usize| tables.iter().filter(move |((table, _), _)| *table == t);
         match self {
@@ -108,14 +108,14 @@ impl Statement {
         }
     }
 
-    /// What it reads and writes, as its text says and the docstring of the module asks.
+    /// Its reads and writes, by its text and as the docstring of the module asks.
     fn footprints(self) -> (Footprint, Footprint) {
         let one = |k: usize| Rows::keys([Key::new(k as u64)]);
         let column = |c: usize| ColumnSet::of([attribute(c)]);
         let read = |t, columns, rows| Footprint::of(relation(t), Access::read(columns, rows));
         let update = |t, c, rows| Footprint::of(relation(t), Access::update(column(c), rows));
         let existence = |t, rows| Footprint::of(relation(t), Access::existence(rows));
-        // Which row it is, is read too: whether there is one.
+        // The row's existence is read too.
         let and_key = |t, k, mut reads: Footprint| {
             reads.add(relation(t), Access::read(ColumnSet::of([1]), one(k)));
             reads
@@ -179,7 +179,7 @@ impl Transaction {
     }
 }
 
-/// What happened in a run that went well.
+/// Events in a run that went well.
 #[derive(Default)]
 struct Seen {
     together: usize,
@@ -199,7 +199,7 @@ fn any_options(chance: &mut Chance, compare: Compare, bugs: Bugs) -> Options {
     }
 }
 
-/// Where a version stands among the transactions.
+/// Index of a version among the transactions.
 fn at(version: Version) -> usize {
     version.get() as usize - 1
 }
@@ -304,7 +304,7 @@ fn every_planted_bug_is_noticed() {
             assert!(noticed, "{name} goes unnoticed with {compare:?}");
         }
     }
-    // By classes, rows that come or go belong to a table's or a row's transaction; nobody asks for them.
+    // By classes, rows that come or go belong to a table's or a row's transaction; they are not asked for.
     let bugs = Bugs::only(Bug::ExistenceNotCompared);
     assert!((1..=500).any(|seed| replay(seed, Compare::Items, bugs).is_err()), "existence_not_compared");
 }

@@ -1,11 +1,13 @@
-//! Runs the stories in `tests/scheduled`: what is sent to which replica, who waits, what clients hear.
+//! Runs the stories in `tests/scheduled`: the steps sent to each replica, the waiting transactions, the
+//! answers to clients.
 //!
-//! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers anew; whoever changes them reads them.
+//! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers again; review them after a change.
 //!
-//! Tables are single letters. `holding` and `locking` begin anew with replicas s1 to s3 and either order. `done s1 A` says
-//! that s1 has answered A's last step, `fails s1 A` that it answered with an error. `begin A at=s1` names where one runs that
-//! only reads, and under locks `run A at=s1` where a statement runs (`at=all`: everywhere). `back A` goes back to a savepoint,
-//! `withdraw A` waits for locks no more, `abandon A` is no more, and `join s4` takes part.
+//! Tables are single letters. `holding` and `locking` begin again with replicas s1 to s3 and either order.
+//! `done s1 A` says that s1 has answered A's last step, `fails s1 A` that it answered with an error.
+//! `begin A at=s1` names the replica of a transaction that only reads, and under locks `run A at=s1` the
+//! place of a statement (`at=all`: everywhere). `back A` goes back to a savepoint, `withdraw A` stops waiting
+//! for locks, `abandon A` drops the transaction, and `join s4` takes part.
 
 use goldenscript::{ArgumentConsumer, Command, Context};
 use history::RelationId;

@@ -1,11 +1,12 @@
-//! Runs the stories in `tests/scripts`: each tells a way in which a standby's answer could be wrong, and what becomes of
-//! it here.
+//! Runs the stories in `tests/scripts`: each shows a way in which a standby's answer could be wrong, and the
+//! result here.
 //!
-//! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers anew; whoever changes them reads them.
+//! `UPDATE_GOLDENFILES=1 cargo test -p scheduler` writes the answers again; review them after a change.
 //!
-//! A footprint is written `t1/t2.c3.k7`: tables joined by `/`, a column by `.c3`, a row by `.k7`, rows that came or went
-//! by `.new`, no column by `.none`; `all` is everything. Positions are bytes. `begin` makes the usual start: a primary of life 1, database 5
-//! with a slot at 100, no orphans, a settled gauge with xmax 10, and standby s1, life 1, at 100.
+//! A footprint is written `t1/t2.c3.k7`: tables joined by `/`, a column by `.c3`, a row by `.k7`, rows that
+//! came or went by `.new`, no column by `.none`; `all` is everything. Positions are bytes. `begin` makes the
+//! usual start: a primary of incarnation 1, database 5 with a slot at 100, no orphans, a settled snapshot
+//! probe with xmax 10, and standby s1, incarnation 1, at 100.
 
 mod whole;
 
@@ -31,9 +32,9 @@ type Args<'a, 'b> = &'a mut ArgumentConsumer<'b>;
 struct Story {
     scheduler: Scheduler,
     reads: BTreeMap<String, (Ticket, Option<Ran>)>,
-    /// Statements in transactions at s1, each with the gauge that it waits for.
+    /// Statements in transactions at s1, each with the snapshot probe that it waits for.
     statements: BTreeMap<String, Option<GaugeNumber>>,
-    /// By the numbers of their gauges.
+    /// Boundaries by the numbers of their snapshot probes.
     boundaries: BTreeMap<u64, Boundary>,
     /// Whole reads that wait, instants, and turns, by their names in the story.
     wholes: BTreeMap<String, WholeId>,
@@ -278,7 +279,7 @@ impl Story {
         said
     }
 
-    /// What a fed replica is told to be, and what it shows and keeps of database 5.
+    /// Reported state of a logical replica: what it shows and keeps of database 5.
     fn fed(&mut self, name: &str, args: Args) -> Answer {
         let id = StandbyId::new(u32::try_from(number(args)?)?);
         let database = DatabaseId::new(5);
@@ -320,7 +321,7 @@ impl Story {
         if said.is_empty() { "none\n".into() } else { said }
     }
 
-    /// Whether a read may be sent.
+    /// Shows if a read may be sent.
     fn ready(&mut self, args: Args) -> Answer {
         let read = args.next_pos().ok_or("which read?")?.to_string();
         let (mut ticket, ran) = self.reads.remove(&read).ok_or("no such read")?;

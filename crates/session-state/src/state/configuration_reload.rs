@@ -1,5 +1,5 @@
-//! Reloads of the server's configuration: what was found before may be otherwise, and what a session that goes on at another
-//! connection takes along.
+//! Reloads of the server's configuration: settings read before may have changed. Also the settings that a
+//! session takes along when it goes on at another connection.
 
 use super::{BlockStatus, Dirt, DirtSet, Interner, SessionState, Settings};
 use crate::settings::IDENTITY;
@@ -7,34 +7,36 @@ use history::LoadTime;
 use std::collections::BTreeSet;
 
 impl SessionState {
-    /// Processes of the primary that began at this moment or heeded its last reload have read the configuration at `floor`
-    /// or later. Settings that were found before may be others now, and so may what RESET goes back to.
+    /// Records a reload. Backends of the primary that began at this moment, or have applied its last reload,
+    /// have read the configuration at `floor` or later. Settings that were read before may have changed, and
+    /// the values that RESET restores as well.
     pub fn reloaded(&mut self, floor: LoadTime) {
         if self.beginning.loaded < floor && !self.dirt.has(Dirt::Fresh) {
             self.dirtied(Dirt::Reload);
         }
     }
 
-    /// When its process had read the configuration, as it said last.
+    /// Time when the session's backend had read the configuration, as last reported.
     pub fn loaded(&self) -> LoadTime {
         self.beginning.loaded
     }
 
-    /// What RESET goes back to, if that is known.
+    /// The settings that RESET restores, if they are known.
     pub(super) fn resets_to(&self) -> Option<Settings> {
         let is_known = self.beginning.resets && !self.dirt.has(Dirt::Reload);
         self.beginning.settings.clone().filter(|_| is_known)
     }
 
-    /// Its connection, which others share, began with these settings, and its process read the configuration at `loaded`, as it said
-    /// last before the session came. For a session of whose beginnings nothing is known.
+    /// Records that the session's pooled connection began with these settings, and that its backend read the
+    /// configuration at `loaded`, as last reported before the session came. Meant for a session whose initial
+    /// settings are unknown.
     pub fn began_with(&mut self, first: &Settings, loaded: LoadTime, interner: &mut Interner) {
         if self.beginning.settings.is_some() {
             return;
         }
         if self.dirt.has(Dirt::Fresh) {
             self.beginning.loaded = loaded;
-            // What its role and its database have made goes along with it, too: the probe asks for what is known.
+            // Settings of the role and of the database go along, too: the probe reads known settings.
             let others = first.others().filter_map(|name| Some((name, first.get(name)?)));
             for (name, value) in others {
                 if self.transaction.now.settings.get(name).is_none() {
@@ -48,20 +50,21 @@ impl SessionState {
             (Some(first.clone()), self.beginning.loaded == loaded);
     }
 
-    /// A reload came between the beginnings of its connection and what was found there: only with what it has changed
-    /// ([`SessionState::changed`]) it is known what it has set itself.
+    /// True if a reload came between the start of the session's connection and its last probe. Only the list
+    /// of changed settings ([`SessionState::changed`]) then shows which ones the session has set.
     pub fn is_to_be_told_apart(&self) -> bool {
         self.beginning.settings.is_some() && !self.beginning.resets
     }
 
-    /// The session has changed these settings alone: all else that differs from how its connection began came with a reload.
+    /// Records that the session has changed these settings alone: every other difference from the
+    /// connection's initial settings came with a reload.
     pub(super) fn came_with_a_reload(&mut self, changed: &[(&str, &str)], interner: &mut Interner) {
         if !self.is_to_be_told_apart() {
             return;
         }
         let Some(mut first) = self.beginning.settings.take() else { return };
         let changed: BTreeSet<String> = changed.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
-        // No view lists who it is, nor settings of applications (`app.user`).
+        // No view lists the identity of a session, nor application settings (`app.user`).
         let came = |name: &str| !changed.contains(name) && !IDENTITY.contains(&name) && !name.contains('.');
         for (name, value) in self.transaction.now.settings.iter().filter(|(name, _)| came(name)) {
             if first.get(name) != Some(value) {
@@ -71,8 +74,9 @@ impl SessionState {
         self.beginning.settings = Some(first);
     }
 
-    /// What is reported of a setting that the session has left as it was came with a reload, and no rollback takes it back. What
-    /// the session has set, and a block has set back, or has for itself alone, may only be as it was before.
+    /// Applies reported values as changes by a reload, for settings that the session has left as they were:
+    /// no rollback takes them back. A setting of the session's own may merely be back at its earlier value: a
+    /// block has set it back, or its value held for a block alone.
     pub(super) fn hear_of_a_reload(&mut self, interner: &mut Interner) {
         let in_doubt = [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Unjudged, Dirt::Setting];
         let is_followed = !self.overflown
@@ -101,12 +105,12 @@ impl SessionState {
         self.beginning.settings = Some(first);
     }
 
-    /// Nothing is known of it, and it has set nothing: it begins as whoever logs in.
+    /// True if nothing is known of the session and it has set nothing: it begins like a new log-in.
     pub fn has_just_begun(&self) -> bool {
         self.dirt() == Some(Dirt::Fresh) && !self.beginning.any_set
     }
 
-    /// Nothing keeps it from going on at another connection but that the configuration was loaded anew.
+    /// True if only a reload of the configuration keeps the session from going on at another connection.
     pub fn may_begin_anew(&self) -> bool {
         self.beginning.settings.is_some()
             && self.transaction.status == BlockStatus::Idle
@@ -114,16 +118,18 @@ impl SessionState {
             && self.known_but_for(None).is_ok()
     }
 
-    /// The session goes on at a connection that began with these settings, whose process has read the configuration at `loaded`.
-    /// Whether it has other settings there: where a reload came between, it takes along what it has set itself, and all else is as
-    /// that connection has it.
+    /// Moves the session to a connection that began with these settings, whose backend has read the
+    /// configuration at `loaded`. Returns `true` if the session has other settings there. If a reload came
+    /// between, the session takes along the settings that it has set, and all others are as in that
+    /// connection.
     pub fn goes_on_at(&mut self, first: &Settings, loaded: LoadTime, interner: &mut Interner) -> bool {
         let came_reload =
             self.dirt.has(Dirt::Reload) || !self.beginning.resets || self.beginning.loaded != loaded;
         (self.beginning.loaded, self.beginning.resets) = (loaded, true);
         let before = self.beginning.settings.replace(first.clone());
         let Some(before) = before.filter(|before| came_reload && before != first) else {
-            // It is given there what it has, also what it began with and has not set itself.
+            // The new connection receives the session's settings, including initial ones that the session has
+            // not set.
             self.beginning.any_set |= self.transaction.now.settings != *first;
             return false;
         };
@@ -134,7 +140,7 @@ impl SessionState {
             }
         }
         self.beginning.any_set |= settings != *first;
-        // That is newer than every report.
+        // These values are newer than every report.
         for (name, value) in &mut self.reports.values {
             if let Some(known) = settings.get(name) {
                 known.clone_into(value);

@@ -1,31 +1,32 @@
-//! Settings of applications (`app.tenant`) that the client names where it calls `set_config`. No view lists such settings, so
-//! that the next probe asks for these by their names; where there is none of that name the answer is NULL.
+//! Application settings (`app.tenant`) that the client names in calls of `set_config`. No view lists such
+//! settings, so the next probe reads these by their names; the result is NULL for a setting that does not
+//! exist.
 
 use super::SessionState;
 use crate::consort_settings::SET_CONFIG;
 use statement_analysis::Parameter;
 use std::collections::BTreeSet;
 
-/// PostgreSQL's limit for a name in its lists.
+/// Longest name of a setting, in bytes: PostgreSQL's limit for names in its lists.
 const LONGEST: usize = 63;
-/// Whoever names more keeps its connection.
+/// Maximum number of settings that a session may name; a session with more is pinned to its connection.
 const MOST: usize = 64;
 
-/// What was named, until it has been asked for.
+/// Settings that were named, until a probe has read them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Named {
     names: BTreeSet<String>,
-    /// What named them has begun to run.
+    /// The statement that named them has begun to run.
     runs: bool,
 }
 
 impl Named {
-    /// Code begins to run.
+    /// Records that code begins to run.
     pub(super) fn code_runs(&mut self) {
         self.runs = true;
     }
 
-    /// They were asked for. What has not run then has set nothing yet.
+    /// Records that a probe has read the settings. A statement that has not run by then has set nothing yet.
     pub(super) fn were_asked(&mut self) {
         if std::mem::take(&mut self.runs) {
             self.names.clear();
@@ -34,8 +35,8 @@ impl Named {
 }
 
 impl SessionState {
-    /// The client sends this text with these parameters, and it may do what no plain read does. `runs`: by the name of a prepared
-    /// statement it runs one that calls `set_config`.
+    /// Records a text with its parameters that the client sends and that is no plain read. `runs`: the text
+    /// executes, by name, a prepared statement that calls `set_config`.
     pub fn names_settings(&mut self, text: &str, parameters: &[Parameter<'_>], runs: bool) {
         let text = text.as_bytes();
         let mut is_computed = runs;
@@ -65,7 +66,7 @@ impl SessionState {
         self.application_settings = true;
     }
 
-    /// The settings that not every session is asked for: those that are known, and those that were named.
+    /// Settings that the probe does not read from every session: the known ones, and the named ones.
     pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
         let settings = &self.transaction.now.settings;
         let named = self.named.names.iter().map(String::as_str).filter(|name| settings.get(name).is_none());
@@ -73,21 +74,21 @@ impl SessionState {
     }
 }
 
-/// Whether a text calls `set_config`, as far as it tells.
+/// True if a text calls `set_config`, as far as it shows.
 pub fn calls_set_config(text: &[u8]) -> bool {
     first_arguments(text).next().is_some()
 }
 
-/// What stands first between the parentheses of a call.
+/// First argument in the parentheses of a call.
 #[derive(Debug, PartialEq, Eq)]
 enum First<'t> {
     Text(&'t [u8]),
     Parameter(usize),
-    /// Something else, which the text does not tell.
+    /// An expression, whose value the text does not show.
     Computed,
 }
 
-/// Those of all calls of `set_config`, also in the texts of functions.
+/// First arguments of all calls of `set_config`, also in the texts of functions.
 fn first_arguments(text: &[u8]) -> impl Iterator<Item = First<'_>> {
     let is_call = |at: &usize| {
         text[*at..]
@@ -126,13 +127,15 @@ fn places(text: &[u8], of: impl Fn(&u8) -> bool) -> impl Iterator<Item = usize> 
     text.iter().enumerate().filter(move |(_, byte)| of(byte)).map(|(at, _)| at)
 }
 
-/// What stands between two quotes that follow each other, whatever they mean: in a literal, or in the text of a function.
+/// Texts between two consecutive quotes, whatever the quotes mean: in a literal, or in the text of a
+/// function.
 fn quoted(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let quotes = || places(text, |byte| *byte == b'\'');
     quotes().zip(quotes().skip(1)).map(|(from, to)| &text[from + 1..to])
 }
 
-/// The name in small letters, if it may be that of an application's setting: words with dots between. Consort's own are not.
+/// The name in small letters, if it may be the name of an application setting: words with dots between.
+/// Consort's own settings are excluded.
 fn name_of_application(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok().filter(|name| name.len() <= LONGEST)?.to_ascii_lowercase();
     let is_word = |word: &str| {

@@ -1,4 +1,5 @@
-//! What is known of a session, for another process in which it goes on: as values, for interned settings are this process's.
+//! State of a session for a successor process, in which it goes on: as values, because interned settings
+//! belong to one process.
 
 use super::initial_settings::Beginning;
 use super::parameter_status::Reports;
@@ -11,34 +12,34 @@ use std::collections::BTreeMap;
 /// Settings, by name.
 pub type Pairs = Vec<(String, String)>;
 
-/// A session's state outside a block, in which nothing has happened that nobody can follow.
+/// A session's state outside a block, with no event that Consort cannot follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedState {
-    /// Its settings now.
+    /// Settings now.
     pub settings: Pairs,
-    /// Those with which it began, where that is known.
+    /// Initial settings, if they are known.
     pub first: Option<Pairs>,
-    /// Those are what RESET goes back to.
+    /// True if RESET restores the initial settings.
     pub resets: bool,
-    /// Consort's own settings now, as SHOW says them.
+    /// Consort's own settings now, as SHOW returns them.
     pub own: Pairs,
-    /// What RESET makes of these.
+    /// Values of Consort's own settings that RESET restores.
     pub defaults: Pairs,
-    /// It has had a temporary object once.
+    /// True if the session has had a temporary object once.
     pub had_temporary: bool,
-    /// `random()` may be a sequence of its own.
+    /// True if `random()` may be a sequence of the session's own.
     pub seeded: bool,
-    /// It has set something.
+    /// True if the session has set any setting.
     pub any_set: bool,
-    /// What the server reported of its settings.
+    /// Settings that the server reported.
     pub reported: Pairs,
-    /// That has not been believed yet.
+    /// True if the reports are not applied yet.
     pub moved: bool,
-    /// Its client speaks UTF-8.
+    /// True if the client uses UTF-8.
     pub client_utf8: bool,
-    /// So does its database.
+    /// True if the database uses UTF-8.
     pub server_utf8: bool,
-    /// When its process had read the configuration ([`LoadTime::get`]).
+    /// Time when the backend had read the configuration ([`LoadTime::get`]).
     pub loaded_us: i64,
 }
 
@@ -66,11 +67,11 @@ fn own(shown: &Pairs, begins: &Own) -> Option<Own> {
 }
 
 impl SessionState {
-    /// The state for another process. `None`: the session is in a block, or something has happened to it that nobody can follow
+    /// Writes the state down for a successor process. `None`: the session is in a block, or has dirt
     /// ([`SessionState::may_move`]).
     pub fn carried(&self) -> Option<CarriedState> {
         self.may_move().ok()?;
-        // Whoever adds a field decides here whether it goes along.
+        // Every new field decides here if it goes along.
         let SessionState {
             defaults,
             transaction,
@@ -107,8 +108,9 @@ impl SessionState {
         })
     }
 
-    /// The state of a session that was carried here. `begins`: Consort's own settings of one that asks for nothing here. `None`: a
-    /// setting of Consort's own is not known here.
+    /// Creates the state of a session that was handed over. `begins`: Consort's own settings of a session
+    /// that asks for none here. `None`: this process does not know one of Consort's own settings in the
+    /// message.
     pub fn of_carried(carried: &CarriedState, begins: &Own, interner: &mut Interner) -> Option<SessionState> {
         let defaults = own(&carried.defaults, begins)?;
         let startup = Startup { own: defaults.clone(), forward: Vec::new() };
@@ -128,7 +130,7 @@ impl SessionState {
         (state.dirt, state.probing.due) = (DirtSet::default(), false);
         (state.probing.had_temporary, state.seeded, state.beginning.any_set) =
             (carried.had_temporary, carried.seeded, carried.any_set);
-        // What it began with is not carried.
+        // The initial application settings are not in the message.
         state.application_settings = true;
         state.reports.moved = carried.moved;
         (state.reports.client_utf8, state.reports.server_utf8) = (carried.client_utf8, carried.server_utf8);
@@ -156,7 +158,7 @@ mod tests {
         state.beginning.settings = Some(here.intern(BTreeMap::new()));
         (state.beginning.resets, state.beginning.loaded) = (true, LoadTime::new(7));
         let carried = state.carried().unwrap();
-        // Another process has other numbers for the same settings.
+        // Another process has other identities for the same settings.
         let mut there = Interner::new(8);
         there.intern(BTreeMap::from([("datestyle".to_owned(), "ISO".to_owned())]));
         let begins = Own { read_only_is_repeatable: true, ..Own::default() };

@@ -1,4 +1,4 @@
-//! The beginning of a session: its first settings, and whether RESET goes back to them.
+//! The beginning of a session: its initial settings, and whether RESET restores them.
 
 use crate::settings::Settings;
 use history::LoadTime;
@@ -6,14 +6,14 @@ use history::LoadTime;
 /// The beginning of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
-    /// The settings with which its connection began; known if a probe came before any SET, or if others share the connection.
-    /// What differs from them the session has set itself.
+    /// Initial settings of the session's connection. They are known if a probe came before any SET, or if the
+    /// connection is pooled. Settings that differ from them were set by the session.
     pub(super) settings: Option<Settings>,
-    /// RESET goes back to them: no reload came between.
+    /// RESET restores them: no reload came between.
     pub(super) resets: bool,
     /// The session may have set something.
     pub(super) any_set: bool,
-    /// When its process had last read the configuration, as the last probe found it.
+    /// Time when the backend had last read the configuration, as the last probe found it.
     pub(super) loaded: LoadTime,
 }
 

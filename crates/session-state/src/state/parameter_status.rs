@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 pub(super) struct Reports {
     /// Values of mirrored settings, by name.
     pub(super) values: BTreeMap<&'static str, String>,
-    /// Settings may have moved since the reports were last believed.
+    /// Settings may have changed since the reports were last applied.
     pub(super) moved: bool,
-    /// The client speaks UTF-8.
+    /// The client uses UTF-8.
     pub(super) client_utf8: bool,
     /// The database is encoded in UTF-8.
     pub(super) server_utf8: bool,
 }
 
 impl Reports {
-    /// Takes in a report.
+    /// Records a report.
     pub(super) fn hear(&mut self, name: &str, value: &str) {
         match name {
             "client_encoding" => self.client_utf8 = value == "UTF8",
@@ -32,7 +32,7 @@ impl Reports {
         }
     }
 
-    /// The reading of plain string literals.
+    /// Rule for plain string literals.
     pub(super) fn strings(&self) -> Strings {
         match self.values.get("standard_conforming_strings") {
             Some(value) if value == "off" => Strings::Escaping,

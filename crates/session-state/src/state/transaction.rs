@@ -5,10 +5,10 @@ use crate::consort_settings::{Own, SettingError};
 use crate::settings::Settings;
 use crate::utility::{Assignment, Isolation, Modes, NewValue};
 
-/// More savepoints than this in one block, and going back to one is not followed.
+/// Maximum number of savepoints of one block for which ROLLBACK TO is followed.
 const MAX_SAVEPOINTS: usize = 256;
 
-/// What a transaction can take back.
+/// State that a rollback restores.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     pub(super) settings: Settings,
@@ -21,21 +21,22 @@ pub(super) struct Layer {
 /// One block, explicit or implicit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
-    /// BEGIN was seen, so its isolation is known.
+    /// BEGIN was seen, so the isolation is known.
     pub(super) known: bool,
     pub(super) set_local: bool,
-    /// One of them says what names stand for, or who reads.
+    /// A SET LOCAL of the block affects what names stand for, or which role reads.
     pub(super) names_set_local: bool,
-    /// The one before it had some, and the server has not been ready since: what it reports is that it puts them back.
+    /// The block before had a SET LOCAL, and the server has not been ready since: its reports restore those
+    /// settings.
     pub(super) puts_back: bool,
     pub(super) ddl: bool,
     pub(super) snapshot: bool,
     pub(super) savepoints: Vec<(String, Layer)>,
-    /// Going back to a savepoint cannot be followed any more.
+    /// ROLLBACK TO a savepoint cannot be followed any more.
     pub(super) lost_savepoints: bool,
 }
 
-/// The settings and the block of a session, as transactions make them and take them back.
+/// The settings and the block of a session, as transactions change and restore them.
 ///
 /// Invariant: outside a block, with the server ready, `now` is `committed`.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// A session outside a block, with these settings.
+    /// Creates the state outside a block, with these settings.
     pub(super) fn new(settings: Settings, own: Own) -> Transaction {
         let layer = Layer { settings, own, own_after: None, modes: Modes::default() };
         Transaction {
@@ -61,7 +62,7 @@ impl Transaction {
         }
     }
 
-    /// The committed state with other settings of Consort's own.
+    /// The committed state with other values of Consort's own settings.
     pub(super) fn with_own(&self, own: Own) -> Transaction {
         let layer = Layer { own, own_after: None, ..self.committed.clone() };
         Transaction { committed: layer.clone(), now: layer, ..self.clone() }
@@ -77,15 +78,15 @@ impl Transaction {
         self.now.settings.decided().isolation
     }
 
-    /// Whether the block has failed, or a statement since the server was last ready.
+    /// True if the block has failed, or a statement since the server was last ready.
     pub(super) fn aborted(&self) -> bool {
         self.failed || self.status == BlockStatus::Failed
     }
 
-    /// Begins a block, or goes on in the one that is open.
+    /// Begins a block, or continues the one that is open.
     pub(super) fn begin(&mut self, modes: &Modes) {
         if self.status == BlockStatus::Idle {
-            // What the block begins with it keeps, whatever happens to the defaults.
+            // A block keeps the modes with which it begins, whatever happens to the defaults.
             let read_only = self.now.settings.get("default_transaction_read_only") == Some("on");
             self.block.known = true;
             let isolation = self.default_isolation();
@@ -96,7 +97,7 @@ impl Transaction {
         self.set_transaction(modes);
     }
 
-    /// Takes over the modes of BEGIN or SET TRANSACTION.
+    /// Applies the modes of BEGIN or SET TRANSACTION.
     pub(super) fn set_transaction(&mut self, modes: &Modes) {
         let now = &mut self.now.modes;
         now.isolation = modes.isolation.or(now.isolation);
@@ -105,7 +106,8 @@ impl Transaction {
         self.block.snapshot |= modes.snapshot;
     }
 
-    /// Ends the transaction. Without `committed` the settings go back; with `chain` the next block begins at once.
+    /// Ends the transaction. Without `committed` the settings are rolled back; with `chain` the next block
+    /// begins at once.
     pub(super) fn end(&mut self, committed: bool, chain: bool) {
         // A failed block has lost its isolation before it is chained (15.x: to the default; not documented).
         let lost = self.aborted();
@@ -128,7 +130,7 @@ impl Transaction {
         }
     }
 
-    /// Makes a savepoint.
+    /// Creates a savepoint.
     pub(super) fn savepoint(&mut self, name: &str) {
         if self.block.savepoints.len() == MAX_SAVEPOINTS {
             self.block.lost_savepoints = true;
@@ -144,7 +146,7 @@ impl Transaction {
         }
     }
 
-    /// Goes back to a savepoint. `false`: the savepoint is not known, and neither are the settings.
+    /// Rolls back to a savepoint. `false`: the savepoint is not known, and neither are the settings.
     pub(super) fn rollback_to(&mut self, name: &str) -> bool {
         let at = self.block.savepoints.iter().rposition(|(savepoint, _)| savepoint == name);
         let followed = at.filter(|_| !self.block.lost_savepoints);
@@ -157,7 +159,7 @@ impl Transaction {
         followed.is_some()
     }
 
-    /// Sets one of Consort's own settings; with SET LOCAL for the block alone.
+    /// Sets one of Consort's own settings; SET LOCAL does so for the block alone.
     pub(super) fn set_own(
         &mut self,
         assignment: &Assignment,

@@ -1,5 +1,5 @@
-//! Which procedure a CALL names, and whether it is called with values alone: what computes its arguments would have to do the
-//! same at every server too. PostgreSQL says whether it does, if it is asked for a query of these expressions.
+//! The procedure and the arguments of a CALL. Arguments that are computed must have the same values at every
+//! server. PostgreSQL's analysis of a query with these expressions shows that.
 
 use super::{Name, parse_tree};
 use pg_query::NodeEnum;
@@ -7,30 +7,30 @@ use pg_query::protobuf::{Node, ScanToken, Token, a_const::Val};
 use statement_analysis::shape::{Strings, tells_the_clock};
 use std::ops::Range;
 
-/// Longer ones are not looked into: nobody writes them, and they could nest deeply.
+/// Longest CALL, in bytes, that is analysed: real ones are shorter, and longer ones could nest deeply.
 const MAX_LOOKED_INTO: usize = 16 * 1024;
 
 /// A CALL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// The procedure's name, unresolved.
+    /// Name of the procedure, unresolved.
     pub name: Name,
-    /// What it is called with.
+    /// Arguments of the call.
     pub arguments: Arguments,
 }
 
-/// What a procedure is called with.
+/// Arguments of a procedure call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arguments {
-    /// Literals and parameters, none of which means the clock by itself.
+    /// Literals and parameters, none of which means the current time.
     Values,
-    /// This query has the arguments as its columns; no literal of it means the clock by itself.
+    /// A query that has the arguments as its columns; no literal in it means the current time.
     Computed(String),
-    /// Something else.
+    /// Any other arguments.
     Unknown,
 }
 
-/// What is called; `None` if that cannot be told.
+/// The procedure and the arguments of a CALL; `None` if the text does not show them.
 pub fn called(piece: &str, strings: Strings) -> Option<Called> {
     if piece.len() > MAX_LOOKED_INTO {
         return None;
@@ -48,14 +48,14 @@ pub fn called(piece: &str, strings: Strings) -> Option<Called> {
     };
     let arguments = match strings {
         _ if call.args.iter().all(is_value) => Arguments::Values,
-        // The scanner goes by the standard.
+        // The scanner follows the standard rules.
         Strings::Standard => query_of(piece).map_or(Arguments::Unknown, Arguments::Computed),
         Strings::Escaping => Arguments::Unknown,
     };
     Some(Called { name, arguments })
 }
 
-/// A query with the arguments of a CALL as its columns, letter by letter.
+/// A query with the arguments of a CALL as its columns, byte for byte.
 fn query_of(piece: &str) -> Option<String> {
     let mut tokens = pg_query::scan_tokens(piece).ok()?;
     tokens.retain(|token| !matches!(token.token(), Token::SqlComment | Token::CComment));
@@ -68,7 +68,7 @@ fn query_of(piece: &str) -> Option<String> {
     Some(format!("SELECT {}", pieces?.join(", ")))
 }
 
-/// Where the arguments of a CALL stand, without their names.
+/// Ranges of the arguments of a CALL, without their names.
 fn arguments(tokens: &[ScanToken]) -> Option<Vec<Range<usize>>> {
     let open = tokens.iter().position(|token| token.token() == Token::Ascii40)?;
     let (mut depth, mut first, mut found) = (0usize, open + 1, Vec::new());
@@ -96,7 +96,7 @@ fn arguments(tokens: &[ScanToken]) -> Option<Vec<Range<usize>>> {
     None
 }
 
-/// Where the expression of an argument stands, behind its name if it has one.
+/// Range of an argument's expression, after its name if it has one.
 fn argument(tokens: &[ScanToken]) -> Option<Range<usize>> {
     let named =
         tokens.get(1).is_some_and(|sign| matches!(sign.token(), Token::EqualsGreater | Token::ColonEquals));
@@ -105,7 +105,7 @@ fn argument(tokens: &[ScanToken]) -> Option<Range<usize>> {
     (first.token() != Token::Variadic).then_some(first.start as usize..last.end as usize)
 }
 
-/// Whether a parameter's text may mean another value at another moment, whatever its type is.
+/// True if a parameter's text may mean another value at another moment, whatever its type is.
 pub fn may_mean_clock(text: &[u8]) -> bool {
     tells_the_clock(text)
 }

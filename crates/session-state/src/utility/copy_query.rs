@@ -1,4 +1,5 @@
-//! What COPY of a table gives, as a query: PostgreSQL says of that what it reads.
+//! COPY of a table out of the database as a query: PostgreSQL's analysis of that query shows which tables it
+//! reads.
 
 use super::parse_tree;
 use pg_query::NodeEnum;
@@ -6,10 +7,10 @@ use pg_query::protobuf::Node;
 use statement_analysis::shape::Strings;
 use statement_analysis::sql::quoted;
 
-/// Longer commands are not looked into: nobody writes them.
+/// Longest command, in bytes, that is analysed: real ones are shorter.
 const MAX_LOOKED_INTO: usize = 16 * 1024;
 
-/// A query that reads what the command gives to its client; `None` if that cannot be told.
+/// A query that reads the rows which the command returns to its client; `None` if the text does not show it.
 pub fn query_of(piece: &str, strings: Strings) -> Option<String> {
     if piece.len() > MAX_LOOKED_INTO {
         return None;

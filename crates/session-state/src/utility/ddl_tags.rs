@@ -1,5 +1,5 @@
-//! Which statement of a text a DDL command was, when its tag is known and that it ran: for who runs it again elsewhere. What
-//! cannot be said for certain is not said.
+//! The statement of a text that a DDL command was, given its tag and that it ran: needed to execute the
+//! command again elsewhere. An uncertain result counts as none.
 
 use super::split::pieces;
 use super::standard_strings;
@@ -7,7 +7,7 @@ use pg_query::protobuf::{ScanToken, Token};
 use statement_analysis::shape::Strings;
 use std::ops::Range;
 
-/// Words that may stand between the words of a tag, in what is written.
+/// Words that may stand between the words of a tag in a statement.
 const BETWEEN: &[&str] = &[
     "or",
     "replace",
@@ -24,33 +24,34 @@ const BETWEEN: &[&str] = &[
     "default",
 ];
 
-/// Kinds of objects that a replica does not have: commands on them are nothing there.
+/// Kinds of objects that replicas do not have: commands on them have no effect there.
 const NOT_THERE: &[&[&str]] =
     &[&["publication"], &["subscription"], &["event", "trigger"], &["large", "object"]];
 
-/// What a statement's words tell of it.
+/// Analysis of the words of one DDL statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The statement, without TABLESPACE, and without CONCURRENTLY, which is refused inside a transaction; a label that it adds
-    /// to an enum may be there.
+    /// Text of the statement, without TABLESPACE, and without CONCURRENTLY, which is refused inside a
+    /// transaction. A label that it adds to an enum may exist already.
     pub text: String,
-    /// It is ALTER TYPE .. ADD VALUE, and nothing else.
+    /// True if the statement is ALTER TYPE .. ADD VALUE, and nothing else.
     pub adds_label: bool,
-    /// It said CONCURRENTLY.
+    /// True if the statement has CONCURRENTLY.
     pub concurrently: bool,
-    /// It names SESSION_USER, who is somebody else where it is run again.
+    /// True if the statement names SESSION_USER, which is another role where the statement is executed again.
     pub session_user: bool,
-    /// It speaks of nothing but what is not at a replica: publications, large objects, tablespaces, the schema that is
-    /// Consort's own.
+    /// True if the statement concerns only objects that replicas do not have: publications, large objects,
+    /// tablespaces, Consort's own schema.
     pub not_there: bool,
 }
 
-/// The statements of a text that may be a command with this tag, in order. `None` if the text is not understood, or it may
-/// have run a part of them in another transaction, or taken them back. The statements read alike under either rule for strings.
+/// The statements of a text that may be a command with this tag, in order. `None` if the text is not
+/// understood, or if it may have run a part of them in another transaction, or rolled them back. The
+/// statements read alike under either rule for strings.
 pub fn tagged(text: &str, tag: &str, strings: Strings) -> Option<Vec<Told>> {
     let text = &*standard_strings(text, strings)?;
     let mut found = Vec::new();
-    // A transaction ended, or a part of it was taken back, behind one of them.
+    // A transaction ended, or a part of it was rolled back, after one of them.
     let (mut ended, mut several) = (false, false);
     for range in pieces(text, Strings::Standard)? {
         let statement = Words::of(&text[range])?;
@@ -91,7 +92,7 @@ impl<'a> Words<'a> {
         self.tokens.get(at).is_some_and(|there| there.token() == token)
     }
 
-    /// Whether its first words are those of the tag.
+    /// True if the first words of the statement are those of the tag.
     fn has(&self, tag: &str) -> bool {
         let mut at = 0;
         for word in tag.to_ascii_lowercase().split(' ') {
@@ -103,7 +104,7 @@ impl<'a> Words<'a> {
             }
             at += 1;
         }
-        // Of roles, databases and their kind: no event trigger fires, and no log names it.
+        // Commands on roles, databases and the like: no event trigger fires, and no log names them.
         let of_operators = ["class", "family"];
         let shared = ["database", "tablespace", "parameter", "role"];
         let on_shared = |place: usize| shared.contains(&self.word(place).as_str());
@@ -115,14 +116,14 @@ impl<'a> Words<'a> {
                 let on = (1..self.tokens.len()).find(|place| self.is(*place, Token::On));
                 on.is_some_and(|on| !on_shared(on + 1))
             }
-            // It has another tag with a query.
+            // With a query the command has another tag.
             "CREATE TABLE" => !self.outside_parentheses().any(|at| self.is(at, Token::As)),
             _ if tag.ends_with(" OPERATOR") => !of_operators.contains(&self.word(at).as_str()),
             _ => true,
         }
     }
 
-    /// The places of the words that stand in no parentheses.
+    /// Positions of the words outside parentheses.
     fn outside_parentheses(&self) -> impl Iterator<Item = usize> + '_ {
         let mut depth = 0_i32;
         self.tokens.iter().enumerate().filter_map(move |(at, token)| {
@@ -135,7 +136,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// Whether what was done before it may be undone, or committed, by it.
+    /// True if the statement may roll back, or commit, the statements before it.
     fn takes_back(&self) -> bool {
         matches!(self.word(0).as_str(), "commit" | "end" | "rollback" | "abort")
             || self.word(0) == "prepare" && self.word(1) == "transaction"
@@ -162,8 +163,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The place of VALUE in ALTER TYPE .. ADD VALUE. A column of a composite type may be called so, too, and no text stands
-    /// behind it.
+    /// Position of VALUE in ALTER TYPE .. ADD VALUE. A column of a composite type may have this name, too,
+    /// and no text follows it.
     fn adds_label(&self) -> Option<usize> {
         let adds = |at: &usize| {
             let label = [Token::Sconst, Token::Usconst, Token::IfP].iter().any(|kind| self.is(at + 1, *kind));
@@ -173,7 +174,7 @@ impl<'a> Words<'a> {
         (3..self.tokens.len()).find(adds).filter(|_| of_a_type)
     }
 
-    /// The words that are nothing elsewhere: CONCURRENTLY, and where something is to lie.
+    /// Words without effect elsewhere: CONCURRENTLY, and the storage location.
     fn left_out(&self) -> Vec<usize> {
         let mut all: Vec<usize> =
             (1..self.tokens.len()).filter(|at| self.is(*at, Token::Concurrently)).collect();
@@ -191,7 +192,7 @@ impl<'a> Words<'a> {
         all
     }
 
-    /// ALTER .. SET TABLESPACE and nothing else.
+    /// True for ALTER .. SET TABLESPACE and nothing else.
     fn moves_only(&self) -> bool {
         let commas = || self.outside_parentheses().any(|at| self.is(at, Token::Ascii44));
         let sets = |at: usize| self.is(at, Token::Set) && self.is(at + 1, Token::Tablespace);

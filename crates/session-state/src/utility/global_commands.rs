@@ -1,24 +1,24 @@
-//! Commands for which no event trigger fires: on roles and memberships, databases and tablespaces, REASSIGN OWNED. They are
-//! told by PostgreSQL's own grammar, once the first words say that it may be one.
+//! Commands for which no event trigger fires: on roles and memberships, databases and tablespaces, REASSIGN
+//! OWNED. PostgreSQL's own grammar recognizes them, once the first words allow it.
 
 use super::parse_tree;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CreatedbStmt, Node, ObjectType, Token};
 use statement_analysis::shape::Strings;
 
-/// The template of a new database whose command names none.
+/// Template of a new database whose command names none.
 const USUAL_TEMPLATE: &str = "template1";
 
-/// What such a command does.
+/// Effects of a command beyond one database.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Everywhere {
-    /// It is one.
+    /// True if the command has such effects.
     pub(super) everywhere: bool,
-    /// The databases to which nobody may be connected meanwhile.
+    /// Databases to which no session may be connected meanwhile.
     pub(super) alone: Vec<String>,
 }
 
-/// Whether a command that begins with these words may be one: none of those has an expression in it.
+/// True if a command that begins with these words may be one of these: none of them contains an expression.
 pub(super) fn may_be(first: Token, second: Option<Token>) -> bool {
     match first {
         Token::Grant | Token::Revoke | Token::Reassign => true,
@@ -37,7 +37,7 @@ pub(super) fn may_be(first: Token, second: Option<Token>) -> bool {
     }
 }
 
-/// What the command is. One that the grammar does not know counts as one of these.
+/// Effects of the command beyond one database. A command that the grammar refuses counts as having them.
 pub(super) fn of(piece: &str, strings: Strings) -> Everywhere {
     let unknown = Everywhere { everywhere: true, alone: Vec::new() };
     parse_tree::parsed(piece, strings).map_or(unknown, |node| of_node(&node))
@@ -75,7 +75,7 @@ fn of_node(node: &NodeEnum) -> Everywhere {
     }
 }
 
-/// Of the whole server, not of one database.
+/// True if an object of this kind belongs to the whole server, not to one database.
 fn is_shared(kind: ObjectType) -> bool {
     matches!(
         kind,

@@ -1,9 +1,10 @@
-//! Statements that have no query tree: transaction control, settings, cursors, locks, commands about the database itself.
-//! PostgreSQL's own grammar (libpg_query) says where a statement ends and which one it is; what it refuses is
-//! [`Utility::Unknown`], which may do everything and goes to the primary, never into an error of ours.
+//! Statements that have no query tree: transaction control, settings, cursors, locks, commands on the
+//! database itself. PostgreSQL's own grammar (libpg_query) finds the end of each statement and its kind. A
+//! text that the grammar refuses is [`Utility::Unknown`], which may have any effect and goes to the primary;
+//! Consort never makes an error of it.
 //!
-//! This module says what a statement *is*. What it does to a session is the business of [`SessionState`](crate::SessionState), what its names mean is the
-//! catalog's.
+//! This module says what a statement *is*. Its effect on a session is the business of
+//! [`SessionState`](crate::SessionState), the meaning of its names that of the catalog.
 
 pub mod call_arguments;
 pub mod copy_query;
@@ -29,16 +30,16 @@ pub use text_cache::{Held, Utilities};
 /// One statement of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Its place in the text, without the semicolon.
+    /// Range of the statement in the text, without the semicolon.
     pub range: Range<usize>,
-    /// What it is.
+    /// Kind of the statement.
     pub what: What,
 }
 
-/// Who knows what a statement touches.
+/// Source of the analysis of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Its query tree: it is looked up by its shape.
+    /// Query tree: the analysis is looked up by the statement's shape.
     Tree,
     /// This module.
     Utility(Utility),
@@ -69,7 +70,7 @@ impl Isolation {
         }
     }
 
-    /// Each statement has a snapshot of its own.
+    /// True if each statement has a snapshot of its own.
     pub fn is_read_committed(self) -> bool {
         matches!(self, Isolation::ReadCommitted | Isolation::ReadUncommitted)
     }
@@ -85,7 +86,7 @@ impl Isolation {
     }
 }
 
-/// What `BEGIN` or `SET TRANSACTION` says of a transaction; `None` where it says nothing.
+/// Modes in `BEGIN` or `SET TRANSACTION`; `None` where the statement names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
     /// ISOLATION LEVEL.
@@ -103,29 +104,29 @@ pub struct Modes {
 pub struct Assignment {
     /// The setting, in small letters.
     pub name: String,
-    /// What it becomes.
+    /// New value.
     pub value: NewValue,
     /// `SET LOCAL`.
     pub local: bool,
 }
 
-/// What a setting becomes.
+/// New value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewValue {
-    /// This, in the form in which `set_config` would take it.
+    /// This value, in the form in which `set_config` takes it.
     To(String),
-    /// What it was when the session began: `SET .. TO DEFAULT`.
+    /// The initial value of the session: `SET .. TO DEFAULT`.
     Default,
-    /// The same, by RESET.
+    /// The initial value of the session, by RESET.
     Reset,
-    /// Something that only the server knows: an interval as a time zone, FROM CURRENT.
+    /// A value that only the server knows: an interval as a time zone, FROM CURRENT.
     Unknown,
 }
 
-/// What DISCARD throws away.
+/// Target of DISCARD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
-    /// Everything that the session has.
+    /// The whole session state.
     All,
     /// Cached plans.
     Plans,
@@ -135,7 +136,7 @@ pub enum Discard {
     Temp,
 }
 
-/// A relation's name as it was written, unresolved.
+/// Name of a relation as written, unresolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The schema, if it was written.
@@ -144,7 +145,7 @@ pub struct Name {
     pub name: String,
 }
 
-/// A statement without a query tree. Ranges are places in the text of the message.
+/// A statement without a query tree. Ranges are positions in the text of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Utility {
     /// BEGIN, START TRANSACTION.
@@ -187,21 +188,21 @@ pub enum Utility {
     Discard(Discard),
     /// PREPARE of a statement.
     Prepare {
-        /// The prepared statement's name.
+        /// Name of the prepared statement.
         name: String,
-        /// The statement.
+        /// Range of the statement.
         inner: Range<usize>,
     },
     /// EXECUTE of a prepared statement.
     Execute {
-        /// The prepared statement's name.
+        /// Name of the prepared statement.
         name: String,
     },
     /// DEALLOCATE.
     Deallocate,
     /// DECLARE of a cursor.
     Declare {
-        /// WITH HOLD: it outlives its transaction.
+        /// WITH HOLD: the cursor outlives its transaction.
         hold: bool,
         /// The query.
         inner: Range<usize>,
@@ -218,14 +219,14 @@ pub enum Utility {
     Notify,
     /// LOCK.
     Lock {
-        /// The relations that it names.
+        /// The named relations.
         relations: Vec<Name>,
         /// ACCESS EXCLUSIVE, which keeps readers out.
         exclusive: bool,
     },
     /// TRUNCATE.
     Truncate {
-        /// The relations that it names. CASCADE may add others.
+        /// The named relations. CASCADE may add others.
         relations: Vec<Name>,
         /// CASCADE: tables that refer to these are emptied too.
         cascade: bool,
@@ -247,12 +248,13 @@ pub enum Utility {
     Explain {
         /// ANALYZE: the statement is executed.
         analyze: bool,
-        /// The relation that it makes, if it is executed and makes one that lasts: no event trigger fires for that.
+        /// The relation that it creates, if it is executed and creates a permanent one: no event trigger
+        /// fires for that.
         makes: Option<Name>,
         /// The statement.
         inner: Range<usize>,
     },
-    /// VACUUM without FULL, or ANALYZE: no row that anybody can see changes.
+    /// VACUUM without FULL, or ANALYZE: changes no visible row.
     Vacuum,
     /// VACUUM FULL, CLUSTER, REINDEX, REFRESH MATERIALIZED VIEW: rewritten under locks.
     Maintain,
@@ -262,23 +264,23 @@ pub enum Utility {
     Load,
     /// A command that changes the catalog.
     Ddl {
-        /// It makes, or may make, a temporary object.
+        /// True if it creates, or may create, a temporary object.
         temporary: bool,
-        /// It changes what is the whole server's (roles, memberships, databases, tablespaces), or owners: no event
-        /// trigger fires.
+        /// True if it changes owners, or objects of the whole server (roles, memberships, databases,
+        /// tablespaces): no event trigger fires.
         everywhere: bool,
-        /// The databases to which nobody may be connected meanwhile.
+        /// Databases to which no session may be connected meanwhile.
         alone: Vec<String>,
-        /// A setting of Consort's own is to be kept at the server, by a role, a database or a function: nobody would
-        /// heed it there.
+        /// True if it stores one of Consort's own settings in a role, a database or a function, where the
+        /// setting has no effect.
         keeps_own: bool,
     },
-    /// Anything else, also what the grammar refuses: it may do everything.
+    /// Any other statement, also every text that the grammar refuses: it may have any effect.
     Unknown,
 }
 
 impl Utility {
-    /// Its name in metrics and explanations.
+    /// Name of the statement in metrics and explanations.
     pub fn name(&self) -> &'static str {
         match self {
             Utility::Begin(_) => "begin",
@@ -321,8 +323,8 @@ impl Utility {
         }
     }
 
-    /// Whether it may change data: its transaction then writes everything, unless its inner statement's template or its
-    /// names say less.
+    /// True if the statement may change data. Its transaction then counts as writing everything, unless the
+    /// template of its inner statement, or its names, narrow that down.
     pub fn may_write(&self) -> bool {
         matches!(
             self,
@@ -341,8 +343,8 @@ impl Utility {
         )
     }
 
-    /// Whether a commit may happen while it runs, so that doubt begins before its first byte. An answer, an error or a
-    /// lost connection does not mean that nothing was committed.
+    /// True if a commit may happen while the statement runs, so that its write set is in flight before its
+    /// first byte. A result, an error or a lost connection does not mean that nothing was committed.
     pub fn may_commit(&self, block: BlockStatus) -> bool {
         match self {
             Utility::Commit { .. }
@@ -354,8 +356,8 @@ impl Utility {
         }
     }
 
-    /// Whether doubt begins at the statement even inside a block, long before the commit: readers would have to wait for
-    /// its lock, or must not see what it does to the catalog.
+    /// True if the write set is in flight from the statement on even inside a block, long before the commit:
+    /// readers would have to wait for its lock, or must not see its effect on the catalog.
     pub fn doubt_at_statement(&self) -> bool {
         match self {
             Utility::Lock { exclusive, .. } => *exclusive,
@@ -364,8 +366,8 @@ impl Utility {
         }
     }
 
-    /// The names that the doubt of a lock or a truncation can be narrowed to, once they are resolved; `None` if it may
-    /// concern anything.
+    /// Names to which the in-flight write set of a lock or a truncation can be narrowed, once they are
+    /// resolved; `None` if it may concern any table.
     pub fn relations(&self) -> Option<&[Name]> {
         match self {
             Utility::Lock { relations, .. } | Utility::Truncate { relations, cascade: false } => {
@@ -375,7 +377,7 @@ impl Utility {
         }
     }
 
-    /// The place of the statement inside this one. Its own shape says whether it has a query tree.
+    /// Range of the statement inside this one. Its own shape decides if it has a query tree.
     pub fn inner(&self) -> Option<Range<usize>> {
         match self {
             Utility::Prepare { inner, .. }
@@ -386,7 +388,7 @@ impl Utility {
         }
     }
 
-    /// What it may leave behind in the session that nobody can follow.
+    /// Dirt that the statement may leave in the session.
     pub fn dirties(&self) -> Option<Dirt> {
         match self {
             Utility::Execute { .. } | Utility::Explain { analyze: true, .. } | Utility::Declare { .. } => {
@@ -409,7 +411,8 @@ impl Utility {
         }
     }
 
-    /// The setting of Consort's own that it sets or shows: it is answered here and never reaches a server.
+    /// The setting of Consort's own that the statement sets or shows: Consort answers it, and no server
+    /// receives it.
     pub fn consort_setting(&self) -> Option<&str> {
         let name = match self {
             Utility::Set(assignment) => &assignment.name,

@@ -9,12 +9,12 @@ use pg_query::protobuf::{
 };
 use statement_analysis::shape::Strings;
 
-/// Longer statements of these kinds are not parsed.
+/// Longest statement of these kinds, in bytes, that is parsed.
 const MAX_PARSED: usize = 64 * 1024;
 /// LOCK's mode 8 (`AccessExclusiveLock` in `lockdefs.h`).
 const ACCESS_EXCLUSIVE: i32 = 8;
 
-/// What the statement is; `None` if the grammar refuses it or it is of another kind.
+/// The utility statement; `None` if the grammar refuses it or it is of another kind.
 pub(super) fn utility(piece: &str, strings: Strings) -> Option<Utility> {
     of_node(&parsed(piece, strings)?)
 }
@@ -30,7 +30,8 @@ pub(super) fn parsed(piece: &str, strings: Strings) -> Option<NodeEnum> {
     };
     let parsed = pg_query::parse(piece, options);
     if strings == Strings::Escaping {
-        // The library's scanner goes on by the rules of the last parse, and the next text may be another session's.
+        // The library's scanner keeps the rules of the last parse, and the next text may be another
+        // session's.
         let _ = pg_query::parse("", ParserOptions::DEFAULT);
     }
     let parsed = parsed.ok()?;
@@ -129,14 +130,14 @@ fn multi(statement: &VariableSetStmt) -> Option<Utility> {
     }
 }
 
-/// `SET transaction_isolation = ..` is another way to write SET TRANSACTION.
+/// SET TRANSACTION written as `SET transaction_isolation = ..`.
 fn of_transaction(assignment: &Assignment) -> Option<Utility> {
     let mut modes = Modes::default();
     let value = match &assignment.value {
         NewValue::To(value) => Some(value.as_str()),
         NewValue::Default | NewValue::Reset | NewValue::Unknown => None,
     };
-    // What is not understood counts as the case that keeps the block at the primary.
+    // A value that is not understood counts as the case that keeps the block at the primary.
     match assignment.name.as_str() {
         "transaction_isolation" => {
             modes.isolation = Some(value.and_then(Isolation::of).unwrap_or(Isolation::Serializable));
@@ -148,7 +149,8 @@ fn of_transaction(assignment: &Assignment) -> Option<Utility> {
     Some(U::SetTransaction(modes))
 }
 
-/// The value as `set_config` takes it: lists joined by commas, names in lists of names quoted where they need it.
+/// The value as `set_config` takes it: lists joined by commas, names in lists of names quoted where they need
+/// it.
 fn value(name: &str, args: &[Node]) -> NewValue {
     let Some(values) = args.iter().map(constant).collect::<Option<Vec<String>>>() else {
         return NewValue::Unknown;
@@ -160,7 +162,7 @@ fn value(name: &str, args: &[Node]) -> NewValue {
     })
 }
 
-/// A name as it must be written in a list of names. Quoting one that does not need it changes nothing.
+/// Quotes a name for a list of names, if it needs quotes.
 fn quote(name: &str) -> String {
     let plain = name.bytes().enumerate().all(|(place, byte)| match byte {
         b'a'..=b'z' | b'_' => true,

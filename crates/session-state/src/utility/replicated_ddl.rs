@@ -1,6 +1,6 @@
-//! Which commands that change the catalog several servers may execute, each by itself, so that all have the same rows and
-//! definitions afterwards. A command that computes values for rows which are there already does so in an order, at a time
-//! and with chances of its own at each server.
+//! Commands that change the catalog and that several servers may execute, each for itself, with the same rows
+//! and definitions afterwards. A command that computes values for existing rows does so in an order, at a
+//! time and with random values of its own at each server.
 
 use super::{Utility, parse_tree};
 use pg_query::NodeEnum;
@@ -10,20 +10,20 @@ use pg_query::protobuf::{
 };
 use statement_analysis::shape::{Shape, Strings, tells_the_clock};
 
-/// Longer commands are not looked into: nobody writes them, and they could nest deeply.
+/// Longest command, in bytes, that is analysed: real ones are shorter, and longer ones could nest deeply.
 const MAX_LOOKED_INTO: usize = 16 * 1024;
 
-/// Where it is said what is not executed.
+/// Hint that names the list of commands that are not executed.
 pub const SEE: &str = "docs/designs.md lists what this design does not execute.";
 
-/// Types whose columns each server would fill with values of its own: those that stand for a sequence, and the domain of
-/// `information_schema` whose default asks for the time.
+/// Types whose columns each server would fill with values of its own: types that stand for a sequence, and
+/// the domain of `information_schema` whose default is the current time.
 const COMPUTED: [&str; 7] =
     ["serial", "serial2", "serial4", "serial8", "bigserial", "smallserial", "time_stamp"];
 
-/// Why executions of the command at several servers may differ; `None` if they do not.
+/// Reason why executions of the command at several servers may differ; `None` if they do not.
 pub fn differs(piece: &str, strings: Strings) -> Option<&'static str> {
-    let unknown = "it is a command of which this is not known";
+    let unknown = "the command is not known to do the same at every server";
     if piece.len() > MAX_LOOKED_INTO {
         return Some(unknown);
     }
@@ -33,8 +33,8 @@ pub fn differs(piece: &str, strings: Strings) -> Option<&'static str> {
     }
 }
 
-/// Whether it keeps an expression in which a constant (`'now'`) or a bound asks for the time, once and for all: each server does so
-/// by itself.
+/// Reason why the command stores an expression in which a constant (`'now'`) or a bound takes the current
+/// time, once and for all: each server does so for itself.
 fn folds(node: &NodeEnum, piece: &str, strings: Strings) -> Option<&'static str> {
     let keeps_expressions = matches!(
         node,
@@ -50,42 +50,40 @@ fn folds(node: &NodeEnum, piece: &str, strings: Strings) -> Option<&'static str>
     Shape::of(piece, strings).texts(piece, &mut literals);
     let tells = |literal: &&str| !literal.starts_with('"') && tells_the_clock(literal.as_bytes());
     (keeps_expressions && literals.iter().any(tells))
-        .then_some("a word that stands for the time would be another time at each server")
+        .then_some("a constant such as 'now' would be another time at each server")
 }
 
-/// The bounds of a partition, which are computed when it is made or attached.
+/// Reason why a partition's bounds may differ: they are computed when it is created or attached.
 fn bounds(of: Option<&PartitionBoundSpec>) -> Option<&'static str> {
     let of = of?;
-    // MINVALUE and MAXVALUE stand there as names.
+    // MINVALUE and MAXVALUE are names in the tree.
     let is_plain = |datum: &Node| is_constant(datum) || matches!(&datum.node, Some(NodeEnum::ColumnRef(_)));
     let mut datums = of.listdatums.iter().chain(&of.lowerdatums).chain(&of.upperdatums);
-    (!datums.all(is_plain)).then_some("its bounds would be computed by each server")
+    (!datums.all(is_plain)).then_some("each server would compute its bounds")
 }
 
-/// Why a utility statement is not executed where every server executes what writes, and what its author can do; `None`: it is of
-/// another kind.
+/// Reason why a utility statement is refused in designs where every server executes writes, with a hint for
+/// its author. `None`: the statement is of another kind.
 pub fn refused(utility: &Utility) -> Option<(&'static str, &'static str)> {
     Some(match utility {
         Utility::Execute { .. } => (
-            "what PREPARE has named is not looked into",
-            "Prepare it by the protocol, or send the statement itself.",
+            "EXECUTE of a statement from PREPARE is not supported",
+            "Use a prepared statement of the protocol, or send the statement itself.",
         ),
-        Utility::Declare { .. } => ("cursors are not opened", "Send the query itself."),
-        Utility::CopyFrom => {
-            ("COPY from the client is not handed to all", "Send INSERTs with many rows each.")
-        }
-        Utility::Do => ("code runs as it likes", "Send its statements one by one."),
+        Utility::Declare { .. } => ("cursors are not supported", "Send the query itself."),
+        Utility::CopyFrom => ("COPY FROM STDIN is not supported", "Send INSERTs with many rows each."),
+        Utility::Do => ("the code of DO can have any effect", "Send its statements one by one."),
         Utility::PrepareTransaction(_) | Utility::CommitPrepared(_) | Utility::RollbackPrepared(_) => {
-            ("transactions are not prepared", "COMMIT them.")
+            ("two-phase commit is not supported", "Use COMMIT.")
         }
         Utility::Load | Utility::Explain { analyze: true, makes: Some(_), .. } => {
-            ("it is one server's matter", SEE)
+            ("the command affects one server only", SEE)
         }
         _ => return None,
     })
 }
 
-/// `None`: nothing is known of such a command.
+/// Reason why the command may differ. `None`: the command is unknown.
 fn of_node(node: &NodeEnum) -> Option<Option<&'static str>> {
     Some(match node {
         NodeEnum::CreateStmt(table) => lasts(table.relation.as_ref())
@@ -97,15 +95,15 @@ fn of_node(node: &NodeEnum) -> Option<Option<&'static str>> {
         }
         NodeEnum::AlterSeqStmt(sequence) => cached(&sequence.options),
         NodeEnum::IndexStmt(index) if index.concurrent => {
-            Some("an index made concurrently is not made in a transaction")
+            Some("CREATE INDEX CONCURRENTLY cannot run in a transaction")
         }
         NodeEnum::DropStmt(drop) if drop.concurrent => {
-            Some("an index dropped concurrently is not dropped in a transaction")
+            Some("DROP INDEX CONCURRENTLY cannot run in a transaction")
         }
         NodeEnum::AlterTableStmt(table) => alters(table),
         NodeEnum::CreateDomainStmt(domain) => fills_later(domain),
         NodeEnum::CreateSchemaStmt(schema) if !schema.schema_elts.is_empty() => {
-            Some("it makes objects inside the schema")
+            Some("CREATE SCHEMA with objects inside is not supported")
         }
         NodeEnum::IndexStmt(_)
         | NodeEnum::DropStmt(_)
@@ -124,24 +122,25 @@ fn of_node(node: &NodeEnum) -> Option<Option<&'static str>> {
         | NodeEnum::CreatePolicyStmt(_)
         | NodeEnum::AlterPolicyStmt(_)
         | NodeEnum::TruncateStmt(_) => None,
-        NodeEnum::CreateTableAsStmt(_) => Some("it makes rows out of a query"),
+        NodeEnum::CreateTableAsStmt(_) => Some("CREATE TABLE AS computes rows from a query"),
         NodeEnum::CreateEventTrigStmt(_) | NodeEnum::AlterEventTrigStmt(_) => {
-            Some("no copy has event triggers: DDL would do more at the primary")
+            Some("replicas have no event triggers: DDL would do more at the primary")
         }
         _ => return None,
     })
 }
 
-/// A relation that each server has, and whose rows it keeps.
+/// Reason why a relation does not exist at every server with its rows.
 fn lasts(relation: Option<&RangeVar>) -> Option<&'static str> {
     match relation.map(|relation| relation.relpersistence.as_str()) {
-        Some("t") => Some("what is temporary is one server's"),
-        Some("u") => Some("what is unlogged is one server's"),
+        Some("t") => Some("a temporary object exists at one server only"),
+        Some("u") => Some("an unlogged object exists at one server only"),
         _ => None,
     }
 }
 
-/// A sequence whose numbers sessions take in advance gives other numbers to other sessions. CACHE 1 says that they do not.
+/// Reason why a sequence may differ: sessions that preallocate numbers leave other numbers to other sessions.
+/// CACHE 1 rules that out.
 fn cached(options: &[Node]) -> Option<&'static str> {
     let is_one = |value: &Node| matches!(&value.node, Some(NodeEnum::Integer(value)) if value.ival == 1);
     let takes_more = |option: &Node| match &option.node {
@@ -153,7 +152,7 @@ fn cached(options: &[Node]) -> Option<&'static str> {
     options.iter().any(takes_more).then_some("a sequence with a CACHE gives each session other numbers")
 }
 
-/// The sequences of identity columns, among the elements of a new table.
+/// Reason why the sequences of identity columns, among the elements of a new table, may differ.
 fn numbers(elements: &[Node]) -> Option<&'static str> {
     let of_constraint = |constraint: &Node| match &constraint.node {
         Some(NodeEnum::Constraint(constraint)) => cached(&constraint.options),
@@ -168,7 +167,7 @@ fn numbers(elements: &[Node]) -> Option<&'static str> {
 fn alters(table: &AlterTableStmt) -> Option<&'static str> {
     table.cmds.iter().find_map(|command| match &command.node {
         Some(NodeEnum::AlterTableCmd(command)) => of_command(command),
-        _ => Some("a part of it is not known"),
+        _ => Some("a part of the command is unknown"),
     })
 }
 
@@ -176,7 +175,7 @@ fn of_command(command: &AlterTableCmd) -> Option<&'static str> {
     match command.subtype() {
         A::AtAddColumn => match command.def.as_deref().and_then(|def| def.node.as_ref()) {
             Some(NodeEnum::ColumnDef(column)) => fills(column),
-            _ => Some("a part of it is not known"),
+            _ => Some("a part of the command is unknown"),
         },
         A::AtColumnDefault
         | A::AtDropNotNull
@@ -200,29 +199,31 @@ fn of_command(command: &AlterTableCmd) -> Option<&'static str> {
         | A::AtNoForceRowSecurity => None,
         A::AtAttachPartition => match command.def.as_deref().and_then(|def| def.node.as_ref()) {
             Some(NodeEnum::PartitionCmd(attached)) => bounds(attached.bound.as_ref()),
-            _ => Some("a part of it is not known"),
+            _ => Some("a part of the command is unknown"),
         },
         A::AtAlterColumnType => match command.def.as_deref().and_then(|def| def.node.as_ref()) {
             Some(NodeEnum::ColumnDef(column)) if column.raw_default.is_none() => None,
-            _ => Some("it computes new values for rows that are there already"),
+            _ => Some("the command computes new values for existing rows"),
         },
-        _ => Some("a part of it is not known"),
+        _ => Some("a part of the command is unknown"),
     }
 }
 
-/// A column that comes to rows which are there already, with values that are not the same for all of them.
+/// Reason why a new column may differ: it is added to existing rows, with values that are not the same for
+/// all of them.
 fn fills(column: &ColumnDef) -> Option<&'static str> {
     let computes = is_computed(column.type_name.as_ref(), &column.constraints);
-    computes.then_some("it computes values for rows that are there already")
+    computes.then_some("the command computes values for existing rows")
 }
 
-/// A domain whose default fills its columns, when they come to rows which are there by then: ALTER TABLE names it alone.
+/// Reason why a domain may differ: its default fills columns that are added to existing rows later, where
+/// ALTER TABLE names only the domain.
 fn fills_later(domain: &CreateDomainStmt) -> Option<&'static str> {
     let computes = is_computed(domain.type_name.as_ref(), &domain.constraints);
-    computes.then_some("its DEFAULT would be computed for rows that are there when they get a column of it")
+    computes.then_some("the DEFAULT would be computed for existing rows that get a column of it")
 }
 
-/// Whether a default that is no constant comes with a type or with what is said of it.
+/// True if the type or a constraint brings a default that is no constant.
 fn is_computed(of_type: Option<&TypeName>, constraints: &[Node]) -> bool {
     let is_one = |name: &Node| matches!(&name.node, Some(NodeEnum::String(name)) if COMPUTED.contains(&name.sval.as_str()));
     let plain = |constraint: &Node| match &constraint.node {
@@ -236,7 +237,7 @@ fn is_computed(of_type: Option<&TypeName>, constraints: &[Node]) -> bool {
     of_type.and_then(|name| name.names.last()).is_none_or(is_one) || !constraints.iter().all(plain)
 }
 
-/// A literal, perhaps with a cast. A word such as 'now' is not one.
+/// True for a literal, perhaps with a cast. A word such as 'now' is none.
 fn is_constant(expression: &Node) -> bool {
     use pg_query::protobuf::a_const::Val;
     match &expression.node {

@@ -1,11 +1,11 @@
-//! Where statements end.
+//! Splitting of a text into statements.
 
 use super::{Statement, Utility, What, parse_tree, statement_prefix};
 use statement_analysis::shape::{MAX_LOOK, Shape, Strings, Verb};
 use std::ops::Range;
 
-/// The statements of a text, in order; none if it is empty. What the grammar refuses is one statement of which nothing is
-/// known: PostgreSQL refuses such a text as a whole, too, before it runs any of it.
+/// The statements of a text, in order; none if it is empty. A text that the grammar refuses is one unknown
+/// statement: PostgreSQL also refuses such a text as a whole, before it runs any of it.
 pub fn split(text: &str, strings: Strings) -> Vec<Statement> {
     match pieces(text, strings) {
         Some(pieces) => pieces.into_iter().map(|range| statement(text, range, strings)).collect(),
@@ -40,7 +40,7 @@ fn statement(text: &str, range: Range<usize>, strings: Strings) -> Statement {
     Statement { range, what }
 }
 
-/// What a single statement that stands at `offset` is.
+/// The utility statement that a single statement at `offset` is.
 fn utility(piece: &str, offset: usize, strings: Strings) -> Utility {
     statement_prefix::utility(piece, offset, strings)
         .or_else(|| parse_tree::utility(piece, strings))

@@ -1,16 +1,17 @@
-//! A text under `standard_conforming_strings = off`, written so that it means the same under either value: every plain string
-//! becomes an `E''` string. PostgreSQL's own splitter and scanner read it by the standard rules then.
+//! Rewriting of a text under `standard_conforming_strings = off`, so that it means the same under either
+//! value: every plain string becomes an `E''` string. PostgreSQL's own splitter and scanner then read it by
+//! the standard rules.
 
 use statement_analysis::shape::Strings;
 use std::borrow::Cow;
 
-/// The text as it reads under standard strings. `None` if a string in it has no such form: `N'..'`, or one that does not end.
+/// The text for standard strings. `None` if a string in it has no such form: `N'..'`, or one without an end.
 pub fn standard_strings(text: &str, strings: Strings) -> Option<Cow<'_, str>> {
     if strings == Strings::Standard || !text.contains('\\') {
         return Some(Cow::Borrowed(text));
     }
     let mut written = String::with_capacity(text.len() + 32);
-    // The last token was a string: a further one goes on with it, under the same rules.
+    // The last token was a string: a further one continues it, under the same rules.
     let (mut at, mut continues) = (0, false);
     let bytes = text.as_bytes();
     while let Some(byte) = bytes.get(at) {
@@ -41,7 +42,7 @@ enum Kind {
 
 struct Token {
     kind: Kind,
-    /// The byte after its last.
+    /// Position after the last byte.
     end: usize,
 }
 
@@ -85,7 +86,7 @@ fn word(text: &[u8], at: usize) -> Option<Token> {
     }
 }
 
-/// The place after the quote that ends an escaping string.
+/// Position after the quote that ends an escaping string.
 fn escaped(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match text.get(at..)? {
@@ -97,7 +98,7 @@ fn escaped(text: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The place after a comment, which may hold others.
+/// Position after a comment, which may contain others.
 fn comment(text: &[u8], mut at: usize) -> Option<usize> {
     let mut depth = 0;
     loop {
@@ -111,7 +112,7 @@ fn comment(text: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The place after `$tag$..$tag$`, or after a dollar that begins none.
+/// Position after `$tag$..$tag$`, or after a dollar that begins none.
 fn dollar(text: &[u8], at: usize) -> Option<usize> {
     let is_part = |byte: &u8| is_letter(*byte) || byte.is_ascii_digit();
     let tag = text[at + 1..].iter().position(|byte| !is_part(byte)).unwrap_or(text.len() - at - 1);

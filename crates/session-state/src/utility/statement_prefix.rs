@@ -1,5 +1,5 @@
-//! Statements whose first words say enough and whose rest may be an expression of any depth. PostgreSQL's scanner reads
-//! them, not its parser: a tree of hostile depth is never built.
+//! Statements whose first words determine their kind and whose rest may be an expression of any depth.
+//! PostgreSQL's scanner reads them, not its parser: a tree of hostile depth is never built.
 
 use super::global_commands::{self, Everywhere};
 use super::{Name, Utility, Utility as U};
@@ -7,7 +7,7 @@ use pg_query::protobuf::{ScanToken, Token};
 use statement_analysis::shape::Strings;
 use std::ops::Range;
 
-/// What the statement is, if it is one of these; its first byte stands at `offset` in the text.
+/// The utility statement, if it is one of these; `offset` is the position of its first byte in the text.
 pub(super) fn utility(piece: &str, offset: usize, strings: Strings) -> Option<Utility> {
     let mut tokens = pg_query::scan_tokens(piece).ok()?;
     tokens.retain(|token| !matches!(token.token(), Token::SqlComment | Token::CComment));
@@ -49,20 +49,20 @@ impl Words<'_> {
         self.piece.get(token.start as usize..token.end as usize)
     }
 
-    /// The name that stands there, as PostgreSQL folds it.
+    /// The name at this token, folded as PostgreSQL does.
     fn name(&self, at: usize) -> Option<String> {
         let text = self.text(at)?;
         let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         Some(quoted.map_or_else(|| text.to_ascii_lowercase(), |name| name.replace("\"\"", "\"")))
     }
 
-    /// From the token there to the end of the statement.
+    /// Range from the token to the end of the statement.
     fn rest(&self, at: usize) -> Option<Range<usize>> {
         let start = self.tokens.get(at)?.start as usize;
         Some(self.offset + start..self.offset + self.piece.len())
     }
 
-    /// The place behind the parenthesis that closes the one that stands at `at`.
+    /// Index of the token after the parenthesis that closes the one at `at`.
     fn past_parentheses(&self, at: usize) -> Option<usize> {
         let mut depth = 0usize;
         for place in at..self.tokens.len() {
@@ -85,12 +85,12 @@ impl Words<'_> {
         U::Ddl { temporary: self.temporary(), everywhere, alone, keeps_own: self.keeps_own() }
     }
 
-    /// Whether it says `SET consort.x` of a role, a database or a function.
+    /// True if the statement has `SET consort.x` for a role, a database or a function.
     fn keeps_own(&self) -> bool {
         let kinds =
             [Token::Role, Token::User, Token::Database, Token::Function, Token::Procedure, Token::Routine];
         let of_kind = (1..4).any(|at| self.token(at).is_some_and(|token| kinds.contains(&token)));
-        // Behind that word stands the body of a function, where SET is an UPDATE's.
+        // The body of a function follows that word, where SET belongs to an UPDATE.
         let end = (1..self.tokens.len()).find(|&at| self.token(at) == Some(Token::Atomic));
         let sets_own = |at: usize| {
             self.token(at) == Some(Token::Set)
@@ -100,7 +100,8 @@ impl Words<'_> {
         of_kind && (1..end.unwrap_or(self.tokens.len())).any(sets_own)
     }
 
-    /// Whether it makes a temporary object: by the word before the kind, or by naming the temporary schema.
+    /// True if the statement creates a temporary object: by the word before the kind, or by naming the
+    /// temporary schema.
     fn temporary(&self) -> bool {
         let word = (1..self.tokens.len().min(6))
             .any(|at| matches!(self.token(at), Some(Token::Temp | Token::Temporary)));
@@ -126,8 +127,8 @@ impl Words<'_> {
         Some(U::Explain { analyze, makes, inner: self.rest(at)? })
     }
 
-    /// The relation that CREATE TABLE AS, CREATE MATERIALIZED VIEW or SELECT INTO makes, which stands there; nothing if it
-    /// is temporary.
+    /// The relation at this token that CREATE TABLE AS, CREATE MATERIALIZED VIEW or SELECT INTO creates;
+    /// `None` if it is temporary.
     fn makes(&self, at: usize) -> Option<Name> {
         let mut name = if self.token(at) == Some(Token::Create) {
             1 + (at..self.tokens.len())

@@ -1,4 +1,4 @@
-//! Utility statements by example, and what happens to hostile ones.
+//! Utility statements by example, and the treatment of hostile ones.
 
 use super::*;
 use statement_analysis::shape::{Shape, Strings};
@@ -192,7 +192,7 @@ fn locks_and_truncations_say_their_names() {
     assert!(utility("TRUNCATE a").doubt_at_statement());
 }
 
-/// What may commit is in doubt from its first byte: not only COMMIT.
+/// A statement that may commit has its write set in flight from its first byte: not only COMMIT.
 #[test]
 fn what_may_commit() {
     use BlockStatus::{Idle, Open};
@@ -349,7 +349,7 @@ fn backslashes_may_hide_a_semicolon() {
     assert_eq!(what(" -- \\"), []);
 }
 
-/// A process must never end because of what a client wrote. These run on a thread's usual stack.
+/// A client's text must never end the process. These run on a thread's usual stack.
 #[test]
 fn hostile_texts_are_unknown_and_no_more() {
     let deep = |begin: &str, middle: &str, end: &str, n: usize| {

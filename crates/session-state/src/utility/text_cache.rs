@@ -1,14 +1,14 @@
-//! Statements by their exact text: what the grammar said once need not be asked again.
+//! Cache of statements by their exact text: the grammar splits a text only once.
 
 use super::{Statement, split};
 use statement_analysis::cache::BoundedTable;
 use statement_analysis::shape::{self, Shape, Strings, Verb};
 use std::rc::Rc;
 
-/// Longer texts are split anew each time: most of them come once.
+/// Longest text, in bytes, that is cached. Longer texts are split each time: most of them come once.
 const MAX_KEPT: usize = 4 * 1024;
 
-/// What a text holds.
+/// Content of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
     /// No statement: the server answers EmptyQueryResponse.
@@ -19,20 +19,20 @@ pub enum Held {
     Statements(Rc<[Statement]>),
 }
 
-/// What texts hold, bounded in bytes.
+/// Cache from texts to their content, bounded in bytes.
 #[derive(Debug)]
 pub struct Utilities {
     table: BoundedTable<(Strings, Rc<[Statement]>)>,
 }
 
 impl Utilities {
-    /// An empty one that never holds more than `max_bytes`.
+    /// Creates an empty cache that never holds more than `max_bytes`.
     pub fn new(max_bytes: usize) -> Utilities {
         Utilities { table: BoundedTable::new(max_bytes) }
     }
 
-    /// The statements of a text whose shape was read under `strings`. A text with a single statement that has a query tree
-    /// costs nothing: the grammar is not asked.
+    /// The statements of a text whose shape was read under `strings`. For a text with a single statement that
+    /// has a query tree the grammar is not needed.
     pub fn look(&mut self, shape: &Shape, text: &str, strings: Strings) -> Held {
         match shape.verb() {
             Verb::Empty => return Held::Nothing,
@@ -54,7 +54,7 @@ impl Utilities {
         Held::Statements(statements)
     }
 
-    /// Bytes in use.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.table.bytes()
     }

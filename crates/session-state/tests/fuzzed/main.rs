@@ -1,4 +1,4 @@
-//! What is fuzzed here (`make fuzz`): checks that hold for any bytes, and what was kept of them in `fuzz/corpus`.
+//! Fuzz targets (`make fuzz`): checks that hold for any bytes, and the inputs kept in `fuzz/corpus`.
 #![expect(clippy::disallowed_methods, reason = "the tests read files; the crate does not")]
 
 #[path = "../../../../fuzz/play.rs"]

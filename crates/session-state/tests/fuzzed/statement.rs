@@ -1,4 +1,5 @@
-//! Any text as what a client sends: its shape, its statements, what each of them is, and what it does to a session.
+//! Any text as a client's message: its shape, its statements, the kind of each of them, and its effect on a
+//! session.
 
 use session_state::utility::{
     Held, Statement, Utilities, Utility, What, call_arguments, replicated_ddl, split, tagged,
@@ -11,7 +12,7 @@ use statement_analysis::shape::{Shape, Strings};
 /// Tags of commands that are looked for in a text.
 const TAGS: [&str; 4] = ["CREATE TABLE", "DROP INDEX", "ALTER TABLE", "CREATE MATERIALIZED VIEW"];
 
-/// The first byte says what a backslash means, and how the session's statements end.
+/// Checks one input. The first byte selects the meaning of a backslash, and how the session's statements end.
 pub(crate) fn check(bytes: &[u8]) {
     let [how, text @ ..] = bytes else { return };
     let strings = if how & 1 == 0 { Strings::Standard } else { Strings::Escaping };
@@ -35,7 +36,7 @@ pub(crate) fn check(bytes: &[u8]) {
     start(text);
 }
 
-/// Literals lie in the text, one behind the other.
+/// Literals lie in the text, one after the other.
 fn read(shape: &Shape, text: &str) {
     let mut texts = Vec::new();
     shape.texts(text, &mut texts);
@@ -47,7 +48,7 @@ fn read(shape: &Shape, text: &str) {
     set_by_function(shape, text, &[value, Parameter::Null]);
 }
 
-/// What is inside of it lies in the text.
+/// Checks that the parts of a statement lie in the text.
 fn understand(text: &str, statement: &Statement, strings: Strings) {
     let piece = &text[statement.range.clone()];
     call_arguments::called(piece, strings);
@@ -61,7 +62,7 @@ fn understand(text: &str, statement: &Statement, strings: Strings) {
     }
 }
 
-/// A session in which these statements ended well, or not.
+/// Runs a session in which these statements succeeded, or not.
 fn follow(text: &str, statements: &[Statement], how: u8) {
     let mut interner = Interner::new(64);
     let none: [(&str, &str); 0] = [];
@@ -85,7 +86,7 @@ fn follow(text: &str, statements: &[Statement], how: u8) {
     let _ = statements.iter().any(|statement| statement.what == What::Utility(Utility::Unknown));
 }
 
-/// The text as what a client starts with.
+/// Reads the text as a client's start-up options.
 fn start(text: &str) {
     let mut words = text.splitn(3, '\n');
     let pairs = [

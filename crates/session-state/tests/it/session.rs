@@ -1,5 +1,5 @@
-//! A session's state against a real session: statements at random, and after each one the server is asked whether what
-//! Consort believes is so; then another connection is brought to the same settings.
+//! A session's state against a real session: random statements, and after each one a check at the server that
+//! Consort's state is true; then another connection is brought to the same settings.
 
 #![expect(clippy::disallowed_types, reason = "a test speaks to a server; the crate does not")]
 
@@ -11,7 +11,7 @@ use statement_analysis::shape::Strings;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// A connection that shows what the door would see.
+/// A connection that shows the messages that the frontend would see.
 struct Wire(UnixStream);
 
 #[derive(Default)]
@@ -150,7 +150,7 @@ impl Twins {
         self.hear(&answer);
     }
 
-    /// What the server says of the settings that Consort believes to know.
+    /// Checks the settings that Consort claims to know against the server.
     fn check(&mut self) {
         if self.session.block() == BlockStatus::Failed || self.session.dirt().is_some() {
             return;
@@ -178,7 +178,7 @@ impl Twins {
     }
 }
 
-/// Another connection of the same role, which follows.
+/// Another connection of the same role, which follows the session's settings.
 struct Follower {
     wire: Wire,
     now: Settings,
@@ -316,7 +316,8 @@ fn what_consort_believes_of_a_session_is_so() {
     assert!(checked > 1_500 && followed > 500, "checked {checked}, followed {followed}");
 }
 
-/// A reload changes what the session has and what it goes back to, but not what it has set.
+/// A reload changes the session's settings and the values that RESET restores, but no setting that the
+/// session has set.
 #[test]
 fn what_a_reload_changes_is_so() {
     let server = Server::start();
@@ -347,7 +348,7 @@ fn what_a_reload_changes_is_so() {
     }
 }
 
-/// What a function may leave behind is found by the probe, and that it has gone again.
+/// The probe finds state that a function leaves in the session, and finds that it is gone again.
 #[test]
 fn what_code_leaves_behind_is_found() {
     let server = Server::start();

@@ -1,10 +1,11 @@
-//! Runs the stories in `tests/scripts`: what a session did, and whether its next statement may leave.
+//! Runs the stories in `tests/scripts`: events of a session, and whether its next statement may be offloaded.
 //!
-//! `UPDATE_GOLDENFILES=1 cargo test -p analysis` writes the answers anew; whoever changes them reads them.
+//! `UPDATE_GOLDENFILES=1 cargo test -p analysis` rewrites the answers; read the changes after that.
 //!
-//! `sql "text" T` is a message that succeeded, after which the server was ready with status T; `error "text" E` is one
-//! whose last statement failed; `report name value` is a ParameterStatus; `probe name=value .. temporary listening lock application`
-//! answers the session's probe; `code` says that a statement ran that may have done anything to the session.
+//! `sql "text" T` is a message that succeeded, after which the server was ready with status T. `error "text"
+//! E` is one whose last statement failed. `report name value` is a ParameterStatus. `probe name=value ..
+//! temporary listening lock application` is the result of the session's probe. `code` is a statement that may
+//! have had any effect on the session.
 
 use goldenscript::{Argument, Command, Context};
 use session_state::utility::{self, What};
@@ -18,7 +19,7 @@ struct Story {
     session: SessionState,
 }
 
-/// What a server says that nobody has configured.
+/// Value of a setting at a server with an empty configuration.
 fn default_of(name: &str) -> &'static str {
     match name {
         "default_transaction_isolation" => "read committed",

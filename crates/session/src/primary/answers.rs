@@ -1,4 +1,5 @@
-//! What an answer of the primary means: what is still to come, where the session stands, and who gets it.
+//! Meaning of the primary's answers: which answers are outstanding, the session's transaction status, and the
+//! receiver of each answer.
 
 use super::notifications::Notified;
 use super::{Expect, Seen, Side, Told};
@@ -8,13 +9,13 @@ use std::collections::VecDeque;
 use wire::tag::back;
 use wire::{CommandTag, Complaint, Frame, Malformed, Part, Status};
 
-/// What PostgreSQL says when there is no prepared statement of a name.
+/// SQLSTATE of a missing prepared statement.
 const NO_SUCH_STATEMENT: &[u8] = b"26000";
 
-/// The same if the block has failed, maybe by what was tried to have the statement.
+/// SQLSTATE in a failed block, whose failure may be due to the attempt to prepare the statement.
 const FAILED_BLOCK: &[u8] = b"25P02";
 
-/// What an answer moves.
+/// The state that an answer changes.
 pub(super) struct Standing<'a> {
     pub(super) expects: &'a mut VecDeque<Expect>,
     pub(super) status: &'a mut Status,
@@ -25,19 +26,19 @@ pub(super) struct Standing<'a> {
     pub(super) told: &'a mut Told,
     pub(super) seen: &'a mut Seen,
     pub(super) notified: &'a mut Notified,
-    /// The connection's process.
+    /// Process number of the connection's backend.
     pub(super) pid: i32,
-    /// A question of our own failed.
+    /// True if an internal query failed.
     pub(super) unclosed: &'a mut bool,
-    /// What the client gets instead of the last answer.
+    /// Answer that the client receives instead of the last one.
     pub(super) instead: &'a mut Option<Box<[u8]>>,
     pub(super) keeps_tags: bool,
-    /// Settings that are reported are kept for later.
+    /// True if reported settings are kept for later.
     pub(super) holds_reports: bool,
 }
 
 impl Standing<'_> {
-    /// Notes what an answer means; `false`: it is not for the client.
+    /// Handles an answer; `false`: it is not for the client.
     pub(super) fn answered(&mut self, frame: &Frame<'_>, side: &mut Side<'_>) -> Result<bool, Malformed> {
         match self.expects.front() {
             _ if frame.tag() == back::NOTIFICATION => return self.notified(frame),
@@ -79,7 +80,8 @@ impl Standing<'_> {
             }
             back::COPY_IN => {
                 *self.copying = true;
-                // The Sync that came with the Execute is swallowed by the COPY; the client sends another behind it.
+                // The COPY swallows the Sync that came with the Execute; the client sends another one after
+                // the COPY.
                 if let (Some(Expect::Answer), Some(Expect::Synced)) =
                     (self.expects.front(), self.expects.get(1))
                 {
@@ -102,7 +104,7 @@ impl Standing<'_> {
             back::READY_FOR_QUERY => {
                 *self.copying = false;
                 *self.status = wire::status(frame)?;
-                // What was sent behind an error and before its Sync is never answered.
+                // Messages after an error and before its Sync are never answered.
                 self.taken_back(side.statements, Expect::is_ready);
                 let answered = self.expects.pop_front();
                 let hushed = matches!(answered, Some(Expect::Hushed(_) | Expect::Withheld));
@@ -113,12 +115,12 @@ impl Standing<'_> {
         Ok(true)
     }
 
-    /// The next answer is to a Describe of ours.
+    /// True if the next answer is to Consort's own Describe.
     fn describes(&self) -> bool {
         matches!(self.expects.front(), Some(Expect::Described { .. }))
     }
 
-    /// It has come.
+    /// Handles the answer to Consort's own Describe.
     fn described(&mut self, statements: &mut Statements) -> Result<(), Malformed> {
         let Some(Expect::Described { name, told }) = self.expects.pop_front() else {
             return Err(Malformed::Body);
@@ -132,7 +134,7 @@ impl Standing<'_> {
         Ok(())
     }
 
-    /// An error came. If the server does not have a statement that is refused, the client hears why.
+    /// Handles an error. If the server lacks a statement that is refused, the client receives the reason.
     fn complains(&mut self, complaint: &Complaint<'_>, statements: &mut Statements) {
         if complaint.sqlstate() == NO_SUCH_STATEMENT
             && let Some(Expect::Refused(error)) = self.expects.front_mut()
@@ -153,7 +155,7 @@ impl Standing<'_> {
         }
     }
 
-    /// A command was completed; `false`: the client hears of it later.
+    /// Handles the completion of a command; `false`: the client receives it later.
     fn command_completed(
         &mut self,
         frame: &Frame<'_>,
@@ -174,14 +176,15 @@ impl Standing<'_> {
         Ok(!is_withheld)
     }
 
-    /// The next answer is for ourselves.
+    /// True if the next answer is for Consort.
     pub(super) fn asked_ourselves(&self) -> bool {
         let ours = |expect: &Expect| expect.is_question() || matches!(expect, Expect::Aside(_));
         self.expects.front().is_some_and(ours)
     }
 
-    /// Notes what a piece of an answer means that is too large to be held; `false`: it is not for the client. Large are rows,
-    /// COPY data, what a function call gives, the description of many columns, and what quotes such a value: an error or a notice.
+    /// Handles a part of an answer that is too large to be held; `false`: it is not for the client. Large
+    /// answers are rows, COPY data, function results, descriptions of many columns, and errors or notices
+    /// that quote such a value.
     pub(super) fn answered_in_part(
         &mut self,
         part: Part<'_>,
@@ -219,37 +222,37 @@ impl Standing<'_> {
         Ok(false)
     }
 
-    /// The client's request has failed.
+    /// Handles an error of the client's request.
     fn failed(&mut self, statements: &mut Statements) {
         self.seen.failed = true;
         *self.copying = false;
         self.passed_over(statements);
     }
 
-    /// The end of an answer came, to a message of the extended protocol or to a Query.
+    /// Handles the end of an answer, to a message of the extended protocol or to a Query.
     fn answer_came(&mut self) {
         self.expects.pop_front_if(|expect| matches!(expect, Expect::Answer | Expect::Refused(_)));
     }
 
-    /// If a message of the extended protocol failed, nothing that comes before the next Sync is answered.
+    /// After an error in the extended protocol, drops the outstanding answers before the next Sync.
     fn passed_over(&mut self, statements: &mut Statements) {
         match self.expects.front() {
             None => return,
             Some(expect) if expect.is_ready() => return,
-            // What it does to the unnamed statement it does before it fails.
+            // Its effect on the unnamed statement comes before its failure.
             Some(Expect::Parse(..)) => drop(self.expects.pop_front()),
             Some(_) => {}
         }
         self.taken_back(statements, |expect| expect.is_ready() && !matches!(expect, Expect::Asked(..)));
         *self.passes_over = self.expects.is_empty();
-        // Whatever follows belongs to what failed, up to its Sync.
+        // Further input belongs to the failed request, up to its Sync.
         *self.open |= *self.passes_over;
     }
 
-    /// Nothing is answered any more of what is expected before this.
+    /// Undoes the effects of all outstanding answers before the first that matches `until`: they never come.
     fn taken_back(&mut self, statements: &mut Statements, until: impl Fn(&Expect) -> bool) {
         let end = self.expects.iter().position(until).unwrap_or(self.expects.len());
-        // The last one first: each knows what was before it.
+        // The last one first: each knows the state before it.
         for expect in self.expects.drain(..end).rev() {
             *self.portal_gone |= matches!(expect, Expect::PortalGone);
             if let Some(undo) = expect.undo() {
@@ -258,7 +261,8 @@ impl Standing<'_> {
         }
     }
 
-    /// What comes although a question of ours is open, and is not its answer.
+    /// True if the message is for the client although an internal query is outstanding: it is no answer to
+    /// that.
     fn is_the_clients_own(&self, frame: &Frame<'_>) -> bool {
         match frame.tag() {
             back::PARAMETER_STATUS => true,
@@ -324,7 +328,7 @@ impl Standing<'_> {
         Ok(false)
     }
 
-    /// SQL may have taken prepared statements away.
+    /// Updates the prepared statements after a command that may have deallocated some.
     fn completed(&mut self, tag: CommandTag<'_>, statements: &mut Statements) {
         match (tag.0, self.expects.front()) {
             (b"DEALLOCATE", Some(Expect::Asked(Some(name), _) | Expect::Hushed(Some(name)))) => {
@@ -337,9 +341,10 @@ impl Standing<'_> {
     }
 }
 
-/// A statement was told that gives other columns by now, and may have run: nothing of its answer is for the client.
+/// Error for a statement whose columns differ from the client's description and that may have run: no part of
+/// its answer is for the client.
 fn other_columns(name: &[u8]) -> Malformed {
     let name = String::from_utf8_lossy(name);
-    tracing::warn!(%name, "the columns of a prepared statement changed while it was told to another connection");
+    tracing::warn!(%name, "columns of a prepared statement changed while it was prepared on another connection");
     Malformed::Body
 }

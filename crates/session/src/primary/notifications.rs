@@ -1,49 +1,52 @@
-//! What a connection at the primary that sessions share does with notifications. While it listens to what its session hears
-//! elsewhere (`session/notifications.rs`), it keeps them, and the end of the transaction that they came with.
+//! Notifications at a pooled connection. While it listens for a session that uses the listening connection
+//! (`session/notifications.rs`), it keeps notifications, and the end of the transaction that they came with.
 
 use super::answers::Standing;
 use backend::listening::{Notification, PASS, WAITING_BYTES, pid_for};
 use std::rc::Rc;
 use wire::{Answers, Frame, Malformed, Status};
 
-/// What becomes of notifications at a connection.
+/// Treatment of notifications at a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Notified {
-    /// The number that the client was told as that of its process, which is not this one. `None`: the connection is its own.
+    /// Process number that the client knows as its backend's, which is not this backend's. `None`: the
+    /// connection is the session's own.
     pub(crate) told: Option<i32>,
-    /// The connection listens for a session that hears elsewhere.
+    /// True if the connection listens for a session that uses the listening connection.
     pub(crate) listens: bool,
     kept: Vec<Rc<Notification>>,
     bytes: usize,
-    /// The client is to be told that its transaction is over.
+    /// True if the end of the transaction is withheld from the client.
     held_ready: bool,
 }
 
 impl Notified {
-    /// The client is to be told that its transaction is over, behind what it hears before that. `false`: it is told at once.
+    /// Withholds the end of a transaction until the client has received the notifications before it. `false`:
+    /// the client receives it at once.
     pub(crate) fn holds_ready(&mut self, status: Status) -> bool {
         let holds = self.listens && status == Status::Idle;
         self.held_ready |= holds;
         holds
     }
 
-    /// Whether that is so. Once.
+    /// Returns, once, if the end of a transaction is withheld.
     pub(crate) fn take_ready(&mut self) -> bool {
         std::mem::take(&mut self.held_ready)
     }
 
-    /// What was kept.
+    /// Kept notifications.
     pub(crate) fn kept(&self) -> &[Rc<Notification>] {
         &self.kept
     }
 
-    /// The same, to be kept no more.
+    /// Takes the kept notifications.
     pub(crate) fn take_kept(&mut self) -> Vec<Rc<Notification>> {
         self.bytes = 0;
         std::mem::take(&mut self.kept)
     }
 
-    /// The same, in two: what came before the notification of this pass, and what came behind it. `None`: it has not come.
+    /// Takes the kept notifications in two parts: before the notification of this pass, and after it. `None`:
+    /// it has not come.
     pub(crate) fn take_around(&mut self, pass: &str) -> Option<[Vec<Rc<Notification>>; 2]> {
         let mut before = self.take_kept();
         let is_pass = |notification: &Rc<Notification>| {
@@ -54,14 +57,15 @@ impl Notified {
         Some([before, behind])
     }
 
-    /// More was notified than is kept: who notifies itself of more, or takes so long, must go.
+    /// True if more notifications came than are kept: a session that sends itself more, or takes so long,
+    /// must end.
     pub(crate) fn is_too_much(&self) -> bool {
         self.bytes > WAITING_BYTES
     }
 }
 
 impl Standing<'_> {
-    /// A notification came; `false`: it is not for the client as it is.
+    /// Handles a notification; `false`: the client does not receive it as it is.
     pub(super) fn notified(&mut self, frame: &Frame<'_>) -> Result<bool, Malformed> {
         let Some(told) = self.notified.told else { return Ok(true) };
         let notification = wire::Notification::read(frame)?;

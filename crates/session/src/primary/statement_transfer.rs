@@ -1,10 +1,12 @@
-//! What the primary is told of the client's statements before it needs them: the unnamed one that a standby has parsed, and
-//! named ones at a connection that others have used.
+//! Transfer of the client's prepared statements to the primary before it needs them: the unnamed one that a
+//! standby has parsed, and named ones at a pooled connection.
 //!
-//! PostgreSQL holds the types of a statement's parameters and its columns fixed from its Parse on (`RevalidateCachedQuery`).
-//! So the server describes a named statement behind its Parse, and a connection that parses it later is told the same types,
-//! and describes it too. Who must not get other columns is asked before (`session/statement_columns.rs`); what shows here has changed
-//! in this very moment, when what the client sent may have run: then its connection ends.
+//! PostgreSQL fixes the types of a statement's parameters and its columns at its Parse
+//! (`RevalidateCachedQuery`). So the server describes a named statement after its Parse. A connection that
+//! parses it later receives the same types, and describes it too.
+//!
+//! A change of columns is found before the client's request (`session/statement_columns.rs`). A difference
+//! found here is newer than that check, and the client's request may have run: its connection then ends.
 
 use super::{Expect, Primary};
 use backend::prepared_statements::{Lack, Owed, Statements};
@@ -13,8 +15,8 @@ use std::rc::Rc;
 use wire::{Asks, Target};
 
 impl Primary {
-    /// A message that uses a statement is about to be sent, a Bind or a Describe. Before, the primary must know which one the client means. Not
-    /// earlier: to parse it in the client's transaction takes a snapshot and locks.
+    /// Prepares the use of a statement by a Bind or a Describe. The primary must know before which statement
+    /// the client means, but no earlier: parsing it in the client's transaction takes a snapshot and locks.
     pub(super) fn statement_used(&mut self, name: &[u8], describes: bool, statements: &mut Statements) {
         if !name.is_empty() && !describes {
             statements.counted.binds += 1;
@@ -33,7 +35,7 @@ impl Primary {
         self.answer_comes();
     }
 
-    /// Before a named statement is used, a connection that others have used must have it, or none of its name.
+    /// Makes sure that a pooled connection has this named statement, or none of that name, before its use.
     pub fn learn(&mut self, name: &[u8], statements: &mut Statements) {
         let by_sql = statements.lacks_by_sql(name);
         let Some(mut lack) = statements.lacks(name) else { return };
@@ -49,19 +51,20 @@ impl Primary {
         }
     }
 
-    /// Before the client has a statement parsed under a name, such a connection must have its own of that name, or none.
+    /// Makes sure that a pooled connection has the client's statement of this name, or none, before the
+    /// client parses another under it.
     pub(super) fn make_room(&mut self, name: &[u8], statements: &mut Statements) {
         statements.refuses_no_more(name);
         let Some(lack) = statements.lacks(name) else { return };
         let told = self.tell(name, &lack, statements);
         self.expects.extend((0..told).map(|_| Expect::Learns(name.into())));
         if lack.parses.is_some() {
-            // It is only in the way of the other one, and nobody looks at its columns.
+            // The statement only makes room for the other one: its columns do not matter.
             statements.unlearned(name);
         }
     }
 
-    /// Sends what brings this name to what the client calls by it: so many messages.
+    /// Sends the messages that bring this name to the client's statement. Returns their number.
     fn tell(&mut self, name: &[u8], lack: &Lack, statements: &mut Statements) -> usize {
         let out = self.peer.out();
         if lack.closes {
@@ -74,13 +77,13 @@ impl Primary {
         usize::from(lack.closes) + usize::from(lack.parses.is_some())
     }
 
-    /// Has the server describe what it has just parsed under this name.
+    /// Has the server describe the statement that it has just parsed under this name.
     pub(super) fn describe(&mut self, name: &[u8], told: Option<Rc<Described>>) {
         self.peer.out().describe(Target::Statement, name);
         self.expects.push_back(Expect::Described { name: name.into(), told });
     }
 
-    /// The same as [`learn`](Primary::learn) for all named statements, before SQL may speak of them.
+    /// Applies [`learn`](Primary::learn) to all named statements, before SQL that may refer to them.
     pub fn learn_all(&mut self, statements: &mut Statements) {
         for name in statements.names() {
             if statements.refused(&name, false).is_some() {
@@ -98,14 +101,15 @@ impl Primary {
         }
     }
 
-    /// Brings this name to what the client calls by it, and no more: what the server says of it is kept, or its error. A
-    /// question of our own.
+    /// Brings this name to the client's statement, and no more, as an internal query. The server's
+    /// description is kept, or its error.
     pub fn ask_learnt(&mut self, name: &[u8], lack: &Lack, statements: &mut Statements) {
         self.tell(name, lack, statements);
         self.ask_what_is(name);
     }
 
-    /// Has the server prepare by this text what the client was told `told` of; as a named statement that it learns by itself.
+    /// Has the server prepare, by this text, the statement whose description the client received as `told`.
+    /// The answers count as those of a named statement that the connection learns in a request of its own.
     pub fn ask_prepared(&mut self, name: &[u8], text: &str, closes: bool, told: Rc<Described>) {
         if closes {
             self.ask_closed(name);
@@ -117,7 +121,8 @@ impl Primary {
         self.expects.push_back(Expect::Learnt { name: name.into(), told: Some(told) });
     }
 
-    /// Has the server describe what it has under this name: what it says is kept, or its error. A question of our own.
+    /// Has the server describe its statement of this name, as an internal query. The description is kept, or
+    /// the error.
     pub fn ask_what_is(&mut self, name: &[u8]) {
         let out = self.peer.out();
         out.describe(Target::Statement, name);
@@ -127,7 +132,7 @@ impl Primary {
         self.expects.push_back(Expect::Bound);
     }
 
-    /// Has it parse nothing under this name, for SQL to deallocate. A question of our own.
+    /// Has the server parse an empty statement under this name, for SQL to deallocate, as an internal query.
     pub fn ask_place(&mut self, name: &[u8]) {
         let out = self.peer.out();
         out.parse(name, b"", &[]);
@@ -135,7 +140,7 @@ impl Primary {
         self.expects.push_back(Expect::Question);
     }
 
-    /// Takes a statement away. A question of our own.
+    /// Closes a statement, as an internal query.
     pub fn ask_closed(&mut self, name: &[u8]) {
         let out = self.peer.out();
         Asks::close(out, Target::Statement, name);
@@ -143,7 +148,7 @@ impl Primary {
         self.expects.push_back(Expect::Question);
     }
 
-    /// Brings the primary's unnamed statement to the client's; `false`: it is that.
+    /// Brings the primary's unnamed statement to the client's; `false`: they are equal already.
     pub(super) fn owe(&mut self, statements: &mut Statements) -> bool {
         match statements.owed() {
             Owed::Nothing => return false,

@@ -1,4 +1,5 @@
-//! The tables that a session has declared for its next transaction, and what is said of one that it has not.
+//! Tables that a session has declared for its next transaction, and the error for a table that it has not
+//! declared.
 
 use super::Session;
 use cluster::scheduled::{EVERYTHING, SEQUENCES, WRITERS, reading, touching_everything, writing};
@@ -14,46 +15,51 @@ use std::rc::Rc;
 use std::time::Duration;
 use wire::Problem;
 
-/// How long the catalog behind DDL is waited for.
+/// Time limit for the catalog after DDL.
 const CATALOG_LIMIT: Duration = Duration::from_secs(5);
 
-const HOW: &str = "Before the transaction, or as its first statements: SET consort.tables_read = 'a, b'; \
-    SET consort.tables_written = 'c'; or '*' for all; or BEGIN /* consort: tables_read = 'a, b', tables_written = 'c' */.";
+const HOW: &str = "Declare tables before the transaction or in its first statements: SET \
+                   consort.tables_read = 'a, b'; SET consort.tables_written = 'c'; or '*' for all \
+                   tables; or in a comment: BEGIN /* consort: tables_read = 'a, b', tables_written = 'c' \
+                   */.";
 
-/// A comment declares tables in the middle of a block.
+/// Error for a comment that declares tables in the middle of a block.
 pub(super) fn late() -> Problem {
-    Problem::error("55000", "a comment declares tables in the middle of a block").hint(
-        "Declare them in the comment of its BEGIN, or with SET LOCAL before its first statement that touches a table.",
+    Problem::error("55000", "a comment cannot declare tables inside a transaction block").hint(
+        "Declare them in the comment of BEGIN, or with SET LOCAL before the first statement that uses a \
+         table.",
     )
 }
 
 impl Session {
-    /// The block that begins declares this, as SET LOCAL would.
+    /// Declares these tables for the block that begins, as SET LOCAL would.
     pub(super) fn block_declares(&mut self, declaration: Option<&Declaration>) {
         let Some(Declaration { read, written }) = declaration else { return };
         for (name, list) in [("consort.tables_read", read), ("consort.tables_written", written)] {
             let Some(list) = list else { continue };
             let (name, value) = (name.to_owned(), NewValue::To(list.text().to_owned()));
             let set = self.state.consort(&Utility::Set(Assignment { name, value, local: true }));
-            debug_assert!(set.is_ok(), "it is a list of tables");
+            debug_assert!(set.is_ok(), "a list of tables is a valid value");
         }
     }
 
-    /// The tables of a transaction that is about to begin, as its comment or else the session has declared them. The problem:
-    /// why it cannot.
+    /// The tables of a transaction that is about to begin, as its comment or else the session has declared
+    /// them.
+    ///
+    /// # Errors
+    /// The problem that keeps it from beginning.
     pub(super) async fn declared_tables(&self, by_comment: Declaration) -> Result<Tables, Problem> {
         let (reads, writes) = self.state.declared();
         let reads = by_comment.read.as_ref().unwrap_or(reads);
         let writes = by_comment.written.as_ref().unwrap_or(writes);
         if reads.is_empty() && writes.is_empty() {
-            let message =
-                "this design wants to know which tables a transaction will touch before it touches one";
+            let message = "this design requires a transaction to declare its tables before it uses one";
             return Err(Problem::error("55000", message).hint(HOW));
         }
         of(&self.catalog().await?.catalog, reads, writes)
     }
 
-    /// The catalog, which is waited for if it is being read.
+    /// The catalog. If it is being read, the session waits for it.
     pub(super) async fn catalog(&self) -> Result<Rc<Loaded>, Problem> {
         let limit = tokio::time::Instant::now() + CATALOG_LIMIT;
         loop {
@@ -62,18 +68,20 @@ impl Session {
                 return Ok(loaded);
             }
             if tokio::time::timeout_at(limit, moved).await.is_err() {
-                return Err(Problem::error("40001", "the catalog is being read").hint("Run it again."));
+                return Err(
+                    Problem::error("40001", "timed out waiting for the catalog").hint("Run it again.")
+                );
             }
         }
     }
 
-    /// A statement touches a table that was not declared.
+    /// Error for a statement that touches a table that was not declared.
     pub(super) fn undeclared(&self, table: RelationId) -> Problem {
         let what = match table {
-            EVERYTHING => "the statement may touch any table, and not all are declared as written".to_owned(),
-            WRITERS => "the statement may read any table, and not all are declared as read".to_owned(),
+            EVERYTHING => "the statement may use any table, but not all are declared as written (consort.tables_written)".to_owned(),
+            WRITERS => "the statement may read any table, but not all are declared as read (consort.tables_read)".to_owned(),
             SEQUENCES => {
-                "the statement draws numbers of a sequence, and none is declared as written".to_owned()
+                "the statement advances a sequence, but none is declared as written (consort.tables_written)".to_owned()
             }
             table => {
                 let named = self.database.loaded().map(|loaded| loaded.catalog.relation_name(table));
@@ -81,13 +89,15 @@ impl Session {
             }
         };
         Problem::error("55000", what).hint(
-            "List what it reads in consort.tables_read, what it writes in consort.tables_written (tables behind views, triggers \
-             and foreign keys too; any sequence for the numbers of all), or '*'. The transaction must be rolled back.",
+            "Roll back the transaction. List the tables it reads in consort.tables_read and the tables \
+             it writes in consort.tables_written, or '*'. Include tables of views, triggers and foreign \
+             keys; one sequence stands for all.",
         )
     }
 }
 
-/// What these lists mean: tables with all that inherit from them, and with those that keys bind to what is written.
+/// The tables of these lists: with all tables that inherit from them, and with the tables that foreign keys
+/// bind to the written ones.
 fn of(catalog: &Catalog, reads: &Declared, writes: &Declared) -> Result<Tables, Problem> {
     if writes.is_all() {
         return Ok(touching_everything());
@@ -109,7 +119,7 @@ fn named(catalog: &Catalog, list: &Declared) -> Result<BTreeSet<RelationId>, Pro
     })
 }
 
-/// Without PostgreSQL's own tables: no declaration names them, and DDL, which writes them, writes everything.
+/// Drops PostgreSQL's own tables: no declaration names them, and DDL, which writes them, writes everything.
 pub(super) fn without_catalogs(mut tables: Tables) -> Tables {
     let ours = |table: &RelationId| *table <= SEQUENCES || table.get() >= FIRST_USER_OID;
     tables.reads.retain(ours);

@@ -1,12 +1,12 @@
-//! What a transaction does, written down for the replicas that execute it behind the primary, and the task that does so at
-//! one of them.
+//! Log of a transaction for the replicas that execute it after the primary, and the task that does so at one
+//! of them.
 //!
 //! ```text
 //!   session:  the primary executes --part--> the primary executes --part--> COMMIT, answered
 //!   replica:              held until its tables have come --> part --> part --> COMMIT
 //! ```
 //!
-//! A replica that fails, or answers otherwise than the primary, is taken out.
+//! A replica that fails, or returns another result than the primary, is taken out.
 
 use super::replica_execution::{self, Ground};
 use super::statement_tables::Use;
@@ -18,24 +18,25 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// What the primary has done with one request.
+/// One request that the primary has executed.
 pub(super) struct Part {
     pub(super) uses: Vec<Use>,
-    /// The session's settings when it began.
+    /// The session's settings when the request began.
     pub(super) settings: Settings,
     pub(super) instant: Option<Instant>,
-    /// What the primary answered.
+    /// Tags of the commands that the primary completed.
     pub(super) tags: Vec<Box<[u8]>>,
     pub(super) failed: bool,
-    /// The SQLSTATE and the message of its error.
+    /// SQLSTATE and message of the error.
     pub(super) complaint: Option<(String, String)>,
 }
 
-/// A transaction, part by part: one for each step that the order knows; `None`: nothing is to be done for it.
+/// A transaction, part by part: one for each step that the order knows; `None`: the step has no effect at a
+/// replica.
 #[derive(Default)]
 pub(super) struct Script {
     parts: RefCell<Vec<Option<Rc<Part>>>>,
-    /// There will be no more.
+    /// True once no more parts will come.
     closed: Cell<bool>,
     moved: Notify,
 }
@@ -46,7 +47,7 @@ impl Script {
         self.moved.notify_waiters();
     }
 
-    /// The part of this number, when it is there.
+    /// Waits for the part of this number. `None`: the part has no effect, or will not come.
     async fn part(&self, number: usize) -> Option<Rc<Part>> {
         loop {
             let moved = self.moved.notified();
@@ -61,10 +62,10 @@ impl Script {
     }
 }
 
-/// The session writes it. When this is dropped nothing more comes.
+/// The session's end of a script. Dropping it closes the script.
 pub(super) struct Writes {
     script: Rc<Script>,
-    /// What the primary has just done.
+    /// The request that the primary has just executed.
     pub(super) next: Option<Part>,
 }
 
@@ -73,7 +74,7 @@ impl Writes {
         Writes { script, next: None }
     }
 
-    /// The primary has done a step.
+    /// Records that the primary has done a step.
     pub(super) fn step(&mut self) {
         self.script.add(self.next.take());
     }
@@ -95,7 +96,7 @@ pub(super) async fn follow(ground: Rc<Ground>, script: Rc<Script>, mut following
         let cluster = ground.service.cluster.clone();
         let did = tokio::select! {
             did = take(&ground, &script, &mut copy, step, place) => did,
-            () = cluster.standby_lost(replica) => Err("its server is away".to_owned()),
+            () = cluster.standby_lost(replica) => Err("its server is unreachable".to_owned()),
             () = following.left() => return,
         };
         if let Err(why) = did {
@@ -112,7 +113,10 @@ pub(super) async fn follow(ground: Rc<Ground>, script: Rc<Script>, mut following
     }
 }
 
-/// Does one step. The error: the replica is of no use any more.
+/// Executes one step.
+///
+/// # Errors
+/// The reason why the replica is unusable from now on.
 async fn take(
     ground: &Ground,
     script: &Script,
@@ -149,7 +153,7 @@ async fn execute(
 ) -> Result<(), String> {
     let Part { uses, settings, instant, tags, failed, complaint } = part;
     if *failed && !uses.iter().any(|used| used.moves_sequences) {
-        // It is rolled back at the primary, and not even begun here; but numbers of sequences stay drawn.
+        // The part is rolled back at the primary, and not even begun here; but sequences stay advanced.
         return Ok(());
     }
     let begins = copy.is_none();
@@ -167,7 +171,7 @@ async fn execute(
     let did = copy.run(&work).await?;
     replica_execution::same(uses, (tags, *failed, complaint.as_ref()), &did)?;
     if uses.iter().any(Use::goes_back) {
-        // What was set in between is as it was before.
+        // Settings changed in between are back at their earlier values.
         copy.settings = copy.settings.take().filter(|_| !copy.has_set);
     }
     Ok(())

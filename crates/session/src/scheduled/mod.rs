@@ -1,21 +1,22 @@
-//! The session's life where transactions are ordered before they are executed, told from top to bottom: a request gets its
-//! locks first, then all servers execute it, and "committed" is said when all have committed.
+//! A session in designs that order transactions before they execute them. A request first gets its locks,
+//! then all servers execute it. The client receives the result of COMMIT when all have committed.
 //!
 //! ```text
-//!   request --what does it touch?--> locks --> the primary, whose answer goes to the client
-//!                                         \--> each replica, whose answer must be the same
-//!   COMMIT  --> the primary --committed--> each replica --all have--> the client hears it, the locks go
+//!   request --its tables?--> locks --> the primary, whose answer goes to the client
+//!                                 \--> each replica, whose result must be the same
+//!   COMMIT  --> the primary --committed--> each replica --all have--> the client gets it, the locks go
 //! ```
 //!
-//! A statement outside a block that writes runs in a block of ours everywhere, so that no replica commits what the primary
-//! has not. A read outside a block runs at one server, whichever has the least to do. Inside a block reads are the
-//! primary's.
+//! A statement outside a block that writes runs in Consort's own block everywhere, so that no replica commits
+//! a transaction that the primary has not. A read outside a block runs at the least busy server. Inside a
+//! block reads are the primary's.
 //!
-//! Where transactions declare their tables, they get these tables' versions instead of locks, and the client hears of a commit
-//! when the primary has committed: replicas follow by themselves (`follow`), and a read waits at its replica for its versions.
+//! If transactions declare their tables, they get these tables' versions instead of locks. The client
+//! receives the result of a COMMIT when the primary has committed. Replicas follow on their own (`follow`),
+//! and a read waits at its replica for its versions.
 //!
-//! The servers run everything at READ COMMITTED: table locks that are held to the end make it serializable, and a snapshot
-//! that is older than a lock would not be.
+//! All servers run all transactions at READ COMMITTED. Table locks that are held to the end make that
+//! serializable; a snapshot older than a lock would not be.
 
 mod declared_tables;
 mod execution_log;
@@ -47,45 +48,47 @@ use std::time::Duration;
 use tokio::time::{Instant as Time, timeout_at};
 use wire::{Answers, Problem, Status};
 
-/// How transactions begin at all servers.
+/// Command that begins a transaction at every server.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// One of which nobody knows whether it only reads.
+/// Command that begins a transaction of which it is unknown if it only reads.
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY";
-/// Whatever the client has asked for.
+/// Command that sets the level, whichever one the client has requested.
 const LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
-/// Makes the primary's block fail.
+/// Command that makes the primary's block fail.
 const FAIL: &str = "DO LANGUAGE plpgsql $consort$BEGIN RAISE EXCEPTION 'refused'; END$consort$";
-/// What is understood under a catalog that changes while it waits for its locks is understood anew, so often.
+/// Maximum number of times that a request is analysed again because the catalog has changed while it waited
+/// for its locks.
 const AGAIN: usize = 8;
-/// The catalog behind DDL is waited for no longer: then nobody takes part any more.
+/// Time limit for the catalog after DDL: after that, all replicas are taken out.
 const CATALOG_LIMIT: Duration = Duration::from_secs(10);
 
-/// It is the design's way.
+/// The design orders all transactions.
 const ORDERED: Reason = Reason::Stay("ordered");
 
-/// A transaction of this session among those that are ordered.
+/// An ordered transaction of this session.
 pub(super) struct Open {
     transaction: Transaction,
-    /// The replicas in which it has begun.
+    /// The replicas in which the transaction has begun.
     copies: Vec<Copy>,
-    /// What it does, for those that follow it.
+    /// The log of the transaction, for the replicas that follow it.
     writes: Option<Writes>,
-    /// It has declared that it writes nothing.
+    /// True if the transaction has declared that it writes nothing.
     only_reads: bool,
-    /// Or that it may write everything.
+    /// True if the transaction has declared that it may write everything.
     declares_all: bool,
-    /// When it began, once a statement has asked for that.
+    /// Instant at which the transaction began, once a statement has needed it.
     instant: Option<Instant>,
-    /// It changes the catalog.
+    /// True if the transaction changes the catalog.
     makes: bool,
-    /// What copies held otherwise when it began to do so.
+    /// Columns that replicas held differently when the transaction began to change the catalog.
     left_out: Option<LeftOut>,
-    /// It has a savepoint, perhaps, to which it may go back when it has failed.
+    /// True if the transaction may have a savepoint, to which it may go back after a failure.
     marked: bool,
 }
 
 impl Open {
-    /// The primary, and those that were given the last step with it, have done it.
+    /// Records that the primary, and the replicas that received the last step with it, have executed that
+    /// step.
     fn step_done(&mut self, by: impl IntoIterator<Item = StandbyId>) {
         if let Some(writes) = &mut self.writes {
             writes.step();
@@ -94,7 +97,7 @@ impl Open {
     }
 }
 
-/// Why a transaction does not begin.
+/// Reason why a transaction does not begin.
 enum NotBegun {
     NoLocks(NoLocks),
     Undeclared(Problem),
@@ -105,7 +108,7 @@ impl Session {
         self.database.scheduled().clone()
     }
 
-    /// One request, from its first byte to its last answer.
+    /// Answers one request, from its first byte to its last answer.
     pub(super) async fn answer_ordered(&mut self, request: Request) -> Result<(), Ended> {
         self.line.primary.keeps_tags = true;
         self.begin_request(request);
@@ -131,7 +134,7 @@ impl Session {
             return Err(ended);
         }
         self.current.request = None;
-        // As at a server, who has failed keeps nobody waiting, unless a savepoint may save it.
+        // As at a server, a failed transaction holds no locks, unless a savepoint may save it.
         if self.line.primary.status == Status::Failed
             && let Txn::Ordered(Open { marked: false, .. }) = self.txn
             && let Some(open) = self.txn.takes_open()
@@ -141,7 +144,7 @@ impl Session {
         self.line.send().await
     }
 
-    /// A request that is understood, in a session whose block has not failed.
+    /// Runs a request that is understood, in a session whose block has not failed.
     async fn ask_ordered(&mut self, request: Request) -> Result<(), Ended> {
         let version = self.database.version();
         let meant = self.asks(request).await?;
@@ -167,7 +170,7 @@ impl Session {
             Meant::NotUnderstood(why) => {
                 let problem = Problem::error(
                     "0A000",
-                    format!("what the statement touches is not known ({why}), and every server would have to execute it"),
+                    format!("cannot execute the statement on every server: its tables are unknown ({why})"),
                 )
                 .hint("docs/designs.md lists what this design does not execute.");
                 self.refuse_ordered(request, why, problem).await
@@ -208,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Runs at the primary what concerns nobody else.
+    /// Runs at the primary a request that concerns no other server.
     async fn at_primary_alone(&mut self, request: Request) -> Result<(), Ended> {
         self.current.request = None;
         self.line.run(request).await?;
@@ -217,13 +220,13 @@ impl Session {
         Ok(())
     }
 
-    /// BEGIN: the block is the primary's until something in it is to be executed by all.
+    /// Runs BEGIN: the block is the primary's until a statement in it is to be executed by all servers.
     async fn begin_block(&mut self, request: Request, in_block: bool) -> Result<(), Ended> {
         self.at_primary_alone(request).await?;
         if in_block { Ok(()) } else { self.keep_level().await }
     }
 
-    /// The level at which the servers execute, whatever the client has asked for.
+    /// Sets the level at which the servers execute, whichever one the client has requested.
     async fn keep_level(&mut self) -> Result<(), Ended> {
         let is_so = matches!(self.state.isolation(), Isolation::ReadCommitted | Isolation::ReadUncommitted);
         if self.line.primary.status == Status::InBlock && !matches!(self.txn, Txn::Ordered(_)) && !is_so {
@@ -232,9 +235,10 @@ impl Session {
         Ok(())
     }
 
-    /// In a block that has failed the primary refuses all but its end.
+    /// Answers a request in a failed block, in which the primary refuses all statements except its end.
     async fn in_failed_block(&mut self, request: Request) -> Result<(), Ended> {
-        // The primary executes what stands behind the end of a block: what is not understood is not sent.
+        // The primary executes the statements after the end of a block: a text that is not understood is not
+        // sent.
         let uses = match self.asks(request).await? {
             Meant::Statements(uses) => uses,
             Meant::Nothing => return self.at_primary_alone(request).await,
@@ -261,7 +265,7 @@ impl Session {
         }
     }
 
-    /// Gets the locks, has all that must execute the request do so, and commits it if it is outside a block.
+    /// Gets the locks, has all required servers execute the request, and commits it if it is outside a block.
     async fn execute(&mut self, request: Request, mut uses: Vec<Use>, mut version: u64) -> Result<(), Ended> {
         let in_block = self.line.primary.status == Status::InBlock;
         if in_block && uses.iter().any(|used| used.declares.is_some()) {
@@ -285,7 +289,7 @@ impl Session {
                 locks = touching_everything();
             }
             let begun = Time::now();
-            let limit = begun + self.service.cluster.setup().wait_limit;
+            let limit = begun + self.service.cluster.setup().replica_wait_timeout;
             let cancelled = self.line.seat.running.clone();
             let granted = open.transaction.statement(locks, place, limit, cancelled.cancelled()).await;
             self.service.cluster.metrics().lock_wait.took(begun.elapsed());
@@ -302,7 +306,7 @@ impl Session {
             if self.database.version() == version {
                 return self.run_ordered(request, uses, open, sent).await;
             }
-            // While it waited, the catalog has changed: it may touch something else.
+            // During the wait, the catalog has changed: the request may touch other tables.
             open.step_done(sent);
             if in_block {
                 self.txn.orders(open);
@@ -314,12 +318,12 @@ impl Session {
                 _ => break,
             }
         }
-        let problem = Problem::error("40001", "the catalog changes all the time").hint("Run it again.");
+        let problem = Problem::error("40001", "the catalog keeps changing").hint("Run it again.");
         self.refuse_ordered(request, "catalog_changed", problem).await
     }
 
-    /// Where tables are declared: those of the session for a block, those of its comment for a statement outside, and else
-    /// what the statement itself touches.
+    /// Begins a transaction. With declared tables, a block uses the session's declaration, and a statement
+    /// outside uses that of its comment, or else its own tables.
     async fn begin_ordered(
         &self,
         locks: &Tables,
@@ -341,7 +345,7 @@ impl Session {
         }
         let only_reads = declares && tables.writes.is_empty();
         let declares_all = declares && tables == touching_everything();
-        let limit = Time::now() + self.service.cluster.setup().wait_limit;
+        let limit = Time::now() + self.service.cluster.setup().replica_wait_timeout;
         let cancelled = self.line.seat.running.cancelled();
         let begun = self.scheduled().begin((tables, place), limit, cancelled).await;
         let transaction = begun.map_err(NotBegun::NoLocks)?;
@@ -359,12 +363,12 @@ impl Session {
         Ok(Open { transaction, copies, writes, only_reads, declares_all, instant, makes, left_out, marked })
     }
 
-    /// Transactions say before they begin which tables they will touch.
+    /// True if transactions declare their tables before they begin.
     fn declares(&self) -> bool {
         matches!(self.mode.commits, Commits::Ordered { declares: true })
     }
 
-    /// Where the statements run.
+    /// Servers where the statements run.
     fn place_of(&self, uses: &[Use], in_block: bool) -> Place {
         match uses {
             _ if uses.iter().any(Use::is_everywhere) => Place::Everywhere,
@@ -373,7 +377,7 @@ impl Session {
         }
     }
 
-    /// The locks are there.
+    /// Runs a request that has its locks.
     async fn run_ordered(
         &mut self,
         request: Request,
@@ -392,10 +396,10 @@ impl Session {
                     return Ok(());
                 }
             }
-            // The client has seen nothing of it: the primary answers, under the same locks.
+            // The client has received no part of an answer: the primary answers, under the same locks.
             self.current.request = Some(request);
             if self.declares() {
-                // Or with versions of its own.
+                // With declared tables, it begins again with versions of its own.
                 drop(open);
                 self.current.stays = true;
                 return Box::pin(self.execute(request, uses, version)).await;
@@ -416,7 +420,7 @@ impl Session {
             true => self.everywhere_in_block(request, &uses, &mut open).await,
             false => self.at_primary_alone(request).await,
         };
-        // Also if the client is gone meanwhile: numbers that were drawn stay so.
+        // Also if the client has disconnected meanwhile: sequences stay advanced.
         open.step_done(sent);
         ran?;
         if self.line.primary.status != Status::Idle {
@@ -425,7 +429,7 @@ impl Session {
         Ok(())
     }
 
-    /// A statement inside the client's block, everywhere.
+    /// Runs a statement inside the client's block at all servers.
     async fn everywhere_in_block(
         &mut self,
         request: Request,
@@ -448,13 +452,14 @@ impl Session {
         gone.map_or(Ok(()), Err)
     }
 
-    /// What follows is not ended from outside: the copies that do the same would be lost with it.
+    /// Protects the next statements from termination: the replicas that execute them would be lost too.
     fn spare(&self) -> Result<(), Ended> {
         self.line.seat.spare().map_err(Ended::SentAway)
     }
 
-    /// The same of statements that draw numbers of sequences, which no ROLLBACK gives back. Nor are those cancelled until the end of
-    /// what this returns; a COMMIT may be, which is the same for all as the primary decides.
+    /// Protects statements that advance sequences, which no ROLLBACK takes back. Cancel requests do nothing
+    /// until the returned value is dropped either. A COMMIT may be cancelled: the primary decides its outcome
+    /// for all.
     async fn spare_draws(&self, uses: &[Use]) -> Result<Option<Spared>, Ended> {
         if !uses.iter().any(|used| used.moves_sequences) {
             return Ok(None);
@@ -463,8 +468,11 @@ impl Session {
         Ok(Some(self.line.seat.running.clone().spare().await))
     }
 
-    /// The primary has done what it was given, also if the client is gone meanwhile: why, if so. The error: nobody knows
-    /// what it has done.
+    /// Waits until the primary has executed its request, also if the client has disconnected meanwhile: then
+    /// returns that end.
+    ///
+    /// # Errors
+    /// The primary was lost: the outcome of the request is unknown.
     async fn ran_out(
         &mut self,
         ran: Result<(), Ended>,
@@ -480,13 +488,13 @@ impl Session {
             },
         };
         if uses.iter().any(|used| used.moves_sequences) {
-            // What is not committed is rolled back; numbers that were drawn stay so.
-            self.lose_all(open, "the primary was lost while it drew numbers of a sequence");
+            // An uncommitted transaction is rolled back; sequences stay advanced.
+            self.lose_all(open, "the primary was lost while it advanced a sequence");
         }
         Err(lost)
     }
 
-    /// A request outside a block: BEGIN, the request, COMMIT.
+    /// Runs a request outside a block: BEGIN, the request, COMMIT.
     async fn run_in_block_of_ours(
         &mut self,
         request: Request,
@@ -543,7 +551,7 @@ impl Session {
         Ok(())
     }
 
-    /// COMMIT or ROLLBACK of the client's block.
+    /// Runs COMMIT or ROLLBACK of the client's block.
     async fn end_block(&mut self, request: Request, commits: bool) -> Result<(), Ended> {
         let Some(open) = self.txn.takes_open() else {
             self.at_primary_alone(request).await?;
@@ -572,8 +580,8 @@ impl Session {
         self.keep_level().await
     }
 
-    /// The primary was given the COMMIT, with this answer: the replicas do what it did. The error that the client gets.
-    /// `committed`: whether the client's own COMMIT was completed as such; `None`: it was ours.
+    /// Handles the primary's answer to a COMMIT: the replicas do the same. Returns the error for the client.
+    /// `committed`: true if the client's own COMMIT was completed as such; `None`: the COMMIT was Consort's.
     async fn commit_ordered(
         &mut self,
         settled: Result<(), Ended>,
@@ -583,17 +591,14 @@ impl Session {
         let gone = match settled {
             Ok(()) => None,
             Err(ended @ Ended::PrimaryLost(_)) => {
-                self.take_out_all(open, "the primary was lost in a commit: nobody knows whether that stands");
+                self.take_out_all(open, "the primary was lost during a commit: the outcome is unknown");
                 return Err(ended);
             }
-            // The client went away: its commit goes on.
+            // The client disconnected: its commit goes on.
             Err(ended) => match self.line.settled_alone().await {
                 Ok(()) => Some(ended),
                 Err(lost) => {
-                    self.take_out_all(
-                        open,
-                        "the primary was lost in a commit: nobody knows whether that stands",
-                    );
+                    self.take_out_all(open, "the primary was lost during a commit: the outcome is unknown");
                     return Err(lost);
                 }
             },
@@ -611,7 +616,7 @@ impl Session {
         gone.map_or(Ok(error), Err)
     }
 
-    /// ROLLBACK TO SAVEPOINT.
+    /// Runs ROLLBACK TO SAVEPOINT.
     async fn go_back(&mut self, request: Request, used: &Use) -> Result<(), Ended> {
         let Some(mut open) = self.txn.takes_open() else { return self.at_primary_alone(request).await };
         let Ok(sent) = open.transaction.back_to_savepoint() else {
@@ -619,7 +624,7 @@ impl Session {
         };
         let done = self.everywhere_in_block(request, std::slice::from_ref(used), &mut open).await;
         for copy in &mut open.copies {
-            // What was set in between is as it was before.
+            // Settings changed in between are back at their earlier values.
             copy.settings = copy.settings.take().filter(|_| !copy.has_set);
         }
         open.step_done(sent);
@@ -627,13 +632,13 @@ impl Session {
         done
     }
 
-    /// Asks for the instant at which the transaction began, if a statement needs it. The problem, if its words are not
-    /// understood.
+    /// Queries the instant at which the transaction began, if a statement needs it. Returns the problem if
+    /// the statement's words for the current time are not understood.
     async fn ask_instant(&mut self, uses: &[Use], open: &mut Open) -> Result<Option<Problem>, Ended> {
         if uses.iter().all(|used| used.instants == 0) {
             return Ok(None);
         }
-        // Each time: the time zone may be another one by now, and days and local times with it.
+        // Each time: the time zone may have changed, and days and local times with it.
         let row = self.line.ask(Instant::QUESTION).await?.unwrap_or_default();
         open.instant = Instant::of_row(&row);
         let understood = open.instant.as_ref().is_some_and(|instant| {
@@ -642,13 +647,15 @@ impl Session {
             uses.iter().all(words)
         });
         Ok((!understood).then(|| {
-            let message = "every server executes the statement, and it asks for the time in a way that is not understood";
-            Problem::error("0A000", message).hint("Write now() or CURRENT_TIMESTAMP, or send the value itself.")
+            let message =
+                "cannot execute the statement on every server: unsupported expression of the current time";
+            Problem::error("0A000", message)
+                .hint("Write now() or CURRENT_TIMESTAMP, or send the value itself.")
         }))
     }
 
-    /// After DDL has committed everywhere and before its locks go: what is understood from now on is understood under the
-    /// new catalog.
+    /// Waits for the new catalog after DDL has committed everywhere and before its locks are released, so
+    /// that later statements are analysed under it.
     async fn catalog_comes(&self) -> bool {
         let cluster = &self.service.cluster;
         let wanted = cluster.scheduler().order_mut().want_gauge();
@@ -668,39 +675,41 @@ impl Session {
         }
     }
 
-    /// The statement did not get its locks.
+    /// Answers a statement that did not get its locks.
     async fn no_locks(&mut self, request: Request, no: NoLocks) -> Result<(), Ended> {
         let (name, problem) = match no {
             NoLocks::Refused(Refused::Deadlock) => (
                 "deadlock",
                 Problem::error("40P01", "deadlock detected").hint(
-                    "Each of two transactions waits for tables that the other has used. Run this one again; touch tables in \
-                     one order, those first that are written.",
+                    "Two transactions wait for tables that the other one has used. Run this one again. \
+                     Use tables in the same order everywhere, written tables first.",
                 ),
             ),
             NoLocks::Refused(Refused::Undeclared(table)) => ("undeclared", self.undeclared(table)),
             NoLocks::Refused(Refused::Full) => (
                 "full",
-                Problem::error("54000", "too many transactions are open, or this one has too many statements"),
+                Problem::error(
+                    "54000",
+                    "too many transactions are open, or this one has too many statements",
+                ),
             ),
             NoLocks::Refused(refused) => (
                 "refused",
-                Problem::error("40001", format!("the transaction cannot go on: {refused}")).hint("Run it again."),
+                Problem::error("40001", format!("the transaction cannot continue: {refused}"))
+                    .hint("Run it again."),
             ),
             NoLocks::Late => (
-                "wait_limit",
-                Problem::error("40001", "the statement waited in vain for its tables").hint(
-                    "Another transaction that uses them has not ended within wait_limit. Run this one again.",
+                "replica_wait_timeout",
+                Problem::error("40001", "timed out waiting for table locks (replica_wait_timeout)").hint(
+                    "Another transaction that uses these tables did not end in time. Run this one again.",
                 ),
             ),
-            NoLocks::Cancelled => {
-                ("cancelled", cancelled())
-            }
+            NoLocks::Cancelled => ("cancelled", cancelled()),
         };
         self.refuse_ordered(request, name, problem).await
     }
 
-    /// The client gets this error, and its block fails.
+    /// Answers a request with this error, and fails its block.
     async fn refuse_ordered(
         &mut self,
         request: Request,
@@ -717,13 +726,13 @@ impl Session {
         self.ended.take().map_or(Ok(()), Err)
     }
 
-    /// A request whose end is not in sight: it cannot be looked at before it is executed.
+    /// Refuses a request whose end has not come: it cannot be analysed before it is executed.
     async fn refuse_open(&mut self, request: Request) -> Result<(), Ended> {
         let what = if request.kind == Kind::Function { "function_call" } else { "open_pipeline" };
         self.service.cluster.metrics().scheduled_refused.one(what);
         let problem = Problem::error(
             "0A000",
-            "this design looks at whole requests: not at those that are flushed before their Sync, or longer than are held",
+            "cannot execute an incomplete request: it is flushed before its Sync, or exceeds the size limit",
         )
         .hint("docs/designs.md lists what this design does not execute.");
         self.line.client.out().problem(&problem);
@@ -743,17 +752,17 @@ impl Session {
     }
 }
 
-/// A COMMIT was completed, and not as a ROLLBACK.
+/// True if a COMMIT was completed, and not as a ROLLBACK.
 fn has_committed(seen: &Seen) -> bool {
     seen.tags.iter().any(|tag| **tag == *b"COMMIT")
 }
 
-/// What the comments of a request declare.
+/// The declaration in the comments of a request.
 fn declared_by(uses: &[Use]) -> Option<Declaration> {
     uses.iter().find_map(|used| used.declares.clone())
 }
 
-/// All that statements lock.
+/// All locks that the statements need.
 fn locks_of(uses: &[Use]) -> Tables {
     let mut all = Tables::default();
     for used in uses {

@@ -1,5 +1,6 @@
-//! A batch that pauses before its Sync, where transactions are ordered before they are executed. Nothing of it runs before it is
-//! whole. An error that PostgreSQL finds in its Parse and Bind messages is told at once, as PostgreSQL does.
+//! A batch that pauses before its Sync, in designs that order transactions before they execute them. No part
+//! of it runs before it is complete. An error that PostgreSQL finds in its Parse and Bind messages is
+//! reported at once, as PostgreSQL does.
 
 use super::statement_tables::{No, refused};
 use crate::Session;
@@ -9,7 +10,7 @@ use wire::tag::front;
 use wire::{Bind, Parse, Step};
 
 impl Session {
-    /// Tells of an error in what has come of a batch. What has none stays where it is.
+    /// Reports an error in the part of a batch that has come. A part without an error stays in the buffer.
     pub(super) async fn look_into_begun(&mut self, request: Request) -> Result<(), Ended> {
         match self.error_in_begun(request).await? {
             None => self.line.lookout.looked_into(request.bytes),
@@ -49,18 +50,21 @@ impl Session {
         Ok(None)
     }
 
-    /// Why a prepared statement that is not followed is not executed.
+    /// The reason why a prepared statement that is not followed is not executed.
     pub(super) async fn not_followed(&mut self, name: &[u8]) -> No {
         match self.no_such_statement(name).await {
             Ok(Some(error)) => No::Failed(error),
-            Ok(None) => {
-                refused("unknown_statement", "this prepared statement is not followed", "Parse it again.")
-            }
+            Ok(None) => refused(
+                "unknown_statement",
+                "the prepared statement is unknown to Consort",
+                "Parse it again.",
+            ),
             Err(ended) => No::Ended(ended),
         }
     }
 
-    /// What the primary says of a prepared statement that it does not have. In a block that fails it.
+    /// The primary's error about a prepared statement that it does not have. In a block, the error fails the
+    /// block.
     pub(super) async fn no_such_statement(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, Ended> {
         self.line.primary.own_error();
         self.line.primary.ask_described(name);

@@ -1,5 +1,6 @@
-//! What a session does at replicas: it borrows connections as its client's role, has them execute what the primary executes,
-//! and compares. A replica that fails, or answers otherwise, takes part no more; the client hears nothing of it.
+//! Execution at replicas: a session borrows connections as its client's role, has them execute the primary's
+//! requests, and compares the results. A replica that fails, or returns another result, is taken out; the
+//! client does not notice.
 
 use super::execution_log::Part;
 use super::statement_tables::Use;
@@ -25,16 +26,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use transaction::{Delivered, Session as _};
 
-/// How a transaction begins at a replica. Nobody waits there for anybody, what takes long must be done all the same, and it is no
-/// accident that it writes (`replica_apply::clone::guard`).
+/// Command that begins a transaction at a replica. No transaction waits there for another, long statements
+/// must be executed all the same, and writing is intended (`replica_apply::clone::guard`).
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; \
     SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
-/// A connection that takes longer to open is not waited for.
+/// Time limit for opening a connection.
 const OPEN_LIMIT: Duration = Duration::from_secs(5);
-/// Where it is read.
+/// Proof of a read at a locked replica, as metrics and logs name it.
 const LOCKED: &str = "locked";
 
-/// The columns that copies hold otherwise, or not at all, by table.
+/// Columns that replicas hold differently, or not at all, by table.
 pub(super) type LeftOut = BTreeMap<RelationId, ColumnSet>;
 
 pub(super) fn left_out(catalog: &Catalog) -> LeftOut {
@@ -42,31 +43,31 @@ pub(super) fn left_out(catalog: &Catalog) -> LeftOut {
     otherwise.map(|(id, relation)| (*id, relation.unlike)).collect()
 }
 
-/// What replicas have made of what they were given.
+/// Results of the work given to replicas.
 pub(super) type Done = Vec<(StandbyId, Result<Did, String>)>;
 
-/// Waits until all have done the work that they were given, in the order of `copies`.
+/// Waits until all replicas have done their work, in the order of `copies`.
 pub(super) async fn finish(cluster: &Cluster, copies: &mut [Copy], works: &[Work]) -> Done {
     let mut done = Vec::new();
     for (copy, work) in copies.iter_mut().zip(works) {
         let replica = copy.replica;
         let did = tokio::select! {
             did = copy.finish(work) => did,
-            () = cluster.standby_lost(replica) => Err("its server is away".to_owned()),
+            () = cluster.standby_lost(replica) => Err("its server is unreachable".to_owned()),
         };
         done.push((replica, did));
     }
     done
 }
 
-/// A command of the transaction's end.
+/// A command that ends the transaction, as work for a replica.
 pub(super) fn command(text: &str) -> Work {
     let mut work = Work::default();
     work.query(text.as_bytes());
     work
 }
 
-/// The same for one of them.
+/// Runs a command at all replicas.
 async fn all(cluster: &Cluster, copies: &mut [Copy], text: &str) -> Done {
     let works = vec![command(text); copies.len()];
     for copy in copies.iter_mut() {
@@ -75,27 +76,30 @@ async fn all(cluster: &Cluster, copies: &mut [Copy], text: &str) -> Done {
     finish(cluster, copies, &works).await
 }
 
-/// Whether a replica has committed. The error: why not.
+/// Checks that a replica has committed.
+///
+/// # Errors
+/// The reason why it has not.
 pub(super) fn committed(did: Did) -> Result<(), String> {
     match did.error {
         None if did.tags.iter().any(|tag| **tag == *b"COMMIT") => Ok(()),
-        None => Err("it has rolled back what the primary has committed".to_owned()),
+        None => Err("rolled back a transaction that the primary committed".to_owned()),
         Some((sqlstate, why)) => Err(format!("its COMMIT failed: {sqlstate} {why}")),
     }
 }
 
-/// Where a session has replicas execute what it does.
+/// The surroundings in which a session has replicas execute requests.
 pub(super) struct Ground {
     pub(super) service: Rc<Service>,
     pub(super) scheduled: Rc<Scheduled>,
     database: Rc<Database>,
-    /// Who the client is there.
+    /// Connection parameters of the client at the replicas.
     pub(super) wish: Wish,
     rooms: Rooms,
 }
 
 impl Ground {
-    /// A connection at a replica, as the client's role.
+    /// Borrows a connection at a replica, as the client's role.
     pub(super) async fn borrow(&self, replica: StandbyId, life: Incarnation) -> Result<Copy, String> {
         if let Some(copy) = self.scheduled.lend(replica, &self.wish.user) {
             return Ok(copy);
@@ -105,20 +109,25 @@ impl Ground {
         let wish = Wish { place, parameters: Vec::new(), limit: OPEN_LIMIT, ..self.wish.clone() };
         tokio::select! {
             opened = Copy::open(&wish, &self.rooms, (replica, life), &self.service.interner) => opened,
-            () = cluster.standby_lost(replica) => Err("its server is away".to_owned()),
+            () = cluster.standby_lost(replica) => Err("its server is unreachable".to_owned()),
         }
     }
 
-    /// The replica takes part no more.
+    /// Takes the replica out.
     pub(super) fn lose(&self, replica: StandbyId, why: String) {
         let node = self.service.cluster.standby(replica);
-        tracing::warn!(replica = node.name, database = self.database.name(), why, "a replica is taken out");
+        tracing::warn!(
+            replica = node.name,
+            database = self.database.name(),
+            why,
+            "replica taken out of execution"
+        );
         self.service.cluster.metrics().replicas_taken_out.one();
         self.scheduled.take_out(replica, why);
     }
 }
 
-/// What a replica is given: the session's settings, BEGIN, and the statements.
+/// The work of a replica: the session's settings, BEGIN, and the statements.
 pub(super) async fn work_for(
     copy: &mut Copy,
     (wanted, uses, instant): (&Settings, &[Use], Option<&Instant>),
@@ -138,7 +147,7 @@ pub(super) async fn work_for(
         work.command(BEGIN);
     }
     for used in uses.iter().filter(|used| used.is_everywhere()) {
-        used.give(&mut work, instant).ok_or("its words for the time are not understood")?;
+        used.give(&mut work, instant).ok_or("unsupported expression of the current time")?;
     }
     Ok(work)
 }
@@ -154,10 +163,11 @@ impl Session {
         }
     }
 
-    /// Gives the statements to all replicas that take part, which begin the transaction if they have not. What each was given.
+    /// Gives the statements to all replicas that take part, and begins the transaction where it has not
+    /// begun. Returns the work of each.
     pub(super) async fn begin_at_copies(&mut self, uses: &[Use], open: &mut Open) -> Vec<Work> {
         if open.writes.is_some() || open.only_reads || !uses.iter().any(Use::is_everywhere) {
-            // They follow by themselves, or have nothing to do with it.
+            // Replicas follow on their own, or the statements do not concern them.
             return Vec::new();
         }
         let (scheduled, ground) = (self.scheduled(), self.ground());
@@ -175,7 +185,7 @@ impl Session {
                 Err(why) => scheduled.take_out(replica, why),
             }
         }
-        // While connections were opened one may have gone.
+        // While connections were opened, a replica may have left.
         open.copies.retain(|copy| scheduled.life(copy.replica) == Some(copy.life));
         let mut works = Vec::new();
         let mut odd = Vec::new();
@@ -197,7 +207,7 @@ impl Session {
         works
     }
 
-    /// Takes out who did not do what the primary has done.
+    /// Takes out the replicas whose result differs from the primary's.
     pub(super) fn compare_copies(&self, uses: &[Use], seen: &Seen, done: Done, open: &mut Open) {
         if let Some(writes) = open.writes.as_mut().filter(|_| uses.iter().any(Use::is_everywhere)) {
             writes.next = Some(Part {
@@ -222,12 +232,12 @@ impl Session {
         self.ground().lose(replica, why);
     }
 
-    /// Nobody knows what became of it: those who have executed it take part no more.
+    /// Takes out all replicas that have executed a transaction whose outcome is unknown.
     pub(super) fn take_out_all(&self, mut open: Open, why: &str) {
         self.lose_all(&mut open, why);
     }
 
-    /// The same of a transaction that goes on, or is dropped.
+    /// Takes out all replicas of a transaction that goes on, or is dropped.
     pub(super) fn lose_all(&self, open: &mut Open, why: &str) {
         if open.writes.is_some() {
             return self.take_out_all_members(why);
@@ -237,10 +247,11 @@ impl Session {
         }
     }
 
-    /// The primary has committed: so do they. Behind DDL what is known of the catalog is waited for before its locks go.
+    /// Commits at the replicas, after the primary. After DDL the session waits for the new catalog before the
+    /// locks are released.
     pub(super) async fn commit_copies(&mut self, mut open: Open) {
         if open.transaction.end(true).is_err() {
-            return self.take_out_all(open, "the order does not know of its commit");
+            return self.take_out_all(open, "the scheduler does not know the commit");
         }
         let done = all(&self.service.cluster, &mut open.copies, "COMMIT").await;
         for (replica, did) in done {
@@ -250,15 +261,15 @@ impl Session {
         }
         if open.makes {
             if !self.catalog_comes().await {
-                self.take_out_all_members("the catalog behind DDL did not come in time");
+                self.take_out_all_members("the catalog was not read in time after DDL");
             } else if !self.still_left_out(open.left_out.as_ref()) {
-                self.take_out_all_members("what copies held otherwise is read from now on");
+                self.take_out_all_members("tables that replicas hold differently can be read from now on");
             }
         }
         self.end_at_copies(open);
     }
 
-    /// What copies held otherwise before DDL they may hold otherwise behind it.
+    /// True if replicas still hold differently only what they held differently before the DDL.
     fn still_left_out(&self, before: Option<&LeftOut>) -> bool {
         let (Some(before), Some(loaded)) = (before, self.database.loaded()) else { return false };
         let is_so = |(id, columns): (&RelationId, &ColumnSet)| {
@@ -275,10 +286,10 @@ impl Session {
         }
     }
 
-    /// The primary has rolled back: so do they.
+    /// Rolls back at the replicas, after the primary.
     pub(super) async fn roll_back_copies(&mut self, mut open: Open) {
         if open.transaction.end(false).is_err() {
-            // The connections are closed: nothing of it is committed there.
+            // The connections are closed: no part of it is committed there.
             return;
         }
         let done = all(&self.service.cluster, &mut open.copies, "ROLLBACK").await;
@@ -293,7 +304,7 @@ impl Session {
         self.end_at_copies(open);
     }
 
-    /// The transaction has ended everywhere.
+    /// Ends the transaction at all replicas.
     fn end_at_copies(&self, Open { transaction, copies, .. }: Open) {
         transaction.done(copies.iter().map(|copy| copy.replica).chain([PRIMARY]));
         for mut copy in copies {
@@ -302,7 +313,8 @@ impl Session {
         }
     }
 
-    /// A read outside a block, at a replica. `false`: the client has seen nothing of it, and it is to be run elsewhere.
+    /// Runs a read outside a block at a replica. `false`: the client has received no part of an answer, and
+    /// the read is to be run elsewhere.
     pub(super) async fn read_at_copy(&mut self, replica: StandbyId) -> Result<bool, Ended> {
         let Some(life) = self.scheduled().life(replica) else { return Ok(false) };
         let (service, rooms) = (self.service.clone(), self.line.registry.rooms.clone());
@@ -322,7 +334,7 @@ impl Session {
             return Ok(false);
         }
         let Some(answered) = self.answered((replica, life), lent).await else {
-            // Nobody waits for what it asked, if its client has left: it runs nowhere else.
+            // No client waits for the answer, if it has disconnected: the read runs nowhere else.
             return self.ended.take().map_or(Ok(false), Err);
         };
         let answer = match answered {
@@ -341,27 +353,32 @@ impl Session {
     }
 }
 
-/// What the primary has done: the tags of what it has completed, whether it has failed, and with which SQLSTATE and message.
+/// The primary's result: tags of the completed commands, failure, and the error's SQLSTATE and message.
 pub(super) type Answered<'a> = (&'a [Box<[u8]>], bool, Option<&'a (String, String)>);
 
-/// Whether a replica has done what the primary has done. The error: why not.
+/// Checks that a replica's result is the primary's.
+///
+/// # Errors
+/// The difference.
 pub(super) fn same(uses: &[Use], (tags, failed, complaint): Answered<'_>, did: &Did) -> Result<(), String> {
     let moves_sequences = uses.iter().any(|used| used.moves_sequences);
     match (&did.error, failed) {
-        // The statement is rolled back at both. Numbers of sequences are not.
+        // The statement is rolled back at both. Sequences are not.
         (None, true) if moves_sequences => {
-            Err("a statement that moves a sequence failed at the primary alone".to_owned())
+            Err("a statement that advances a sequence failed at the primary only".to_owned())
         }
-        // It lacks some checks, and fails of something else, if of anything, at another row: behind other numbers.
+        // The replica lacks some checks, and fails for another reason, if at all, at another row: with its
+        // sequences elsewhere.
         (Some(error), true) if moves_sequences && complaint != Some(error) => {
             let (sqlstate, why) = error;
             Err(format!(
-                "a statement that moves a sequence failed otherwise than at the primary: {sqlstate} {why}"
+                "a statement that advances a sequence failed with another error than at the primary: \
+                 {sqlstate} {why}"
             ))
         }
         (_, true) => Ok(()),
         (Some((sqlstate, why)), false) => {
-            Err(format!("a statement failed there, and not at the primary: {sqlstate} {why}"))
+            Err(format!("a statement failed at the replica, but not at the primary: {sqlstate} {why}"))
         }
         (None, false) => {
             let mine = uses.iter().zip(tags).filter(|(used, _)| used.is_everywhere());
@@ -373,7 +390,7 @@ pub(super) fn same(uses: &[Use], (tags, failed, complaint): Answered<'_>, did: &
                 let texts = tags.iter().map(|tag| String::from_utf8_lossy(tag).into_owned());
                 texts.collect::<Vec<_>>().join(", ")
             };
-            Err(format!("it answered {} where the primary answered {}", text(&did.tags), text(tags)))
+            Err(format!("the replica answered {} where the primary answered {}", text(&did.tags), text(tags)))
         }
     }
 }

@@ -1,6 +1,5 @@
-//! What the statements of a request are where transactions are ordered before they are executed: which tables each touches,
-//! where it runs, and why it cannot be executed by several servers, if so. Unlike elsewhere nothing runs that is not
-//! understood: a request waits for the tree.
+//! Statements of a request in designs that order transactions before execution: tables, servers, and the
+//! reason if several servers cannot execute one. No statement runs before it is understood.
 
 use super::procedure_calls;
 use crate::Session;
@@ -29,47 +28,45 @@ use std::time::Duration;
 use wire::tag::front;
 use wire::{Bind, Execute, Frame, Parse, Problem, Splitter, Step};
 
-/// How long a statement waits for its tree.
+/// Time limit of a statement for its tree.
 const TREE_LIMIT: Duration = Duration::from_secs(5);
-/// How long a statement that is only prepared does.
+/// Time limit of a statement that is only prepared for its tree.
 const MEANING_LIMIT: Duration = Duration::from_millis(100);
 
-/// What a statement is.
+/// Kind of a statement.
 #[derive(Clone, Debug)]
 pub(super) enum Does {
-    /// It reads, at the primary.
+    /// Reads, at the primary.
     Reads,
-    /// It reads, wherever; this is known of it.
+    /// Reads, at any server; with its template.
     ReadsAnywhere(Rc<Template>),
-    /// It seems to read: the primary sees to it that it writes nothing.
+    /// Seems to read: the primary makes sure that it writes nothing.
     SeemsToRead,
-    /// All servers execute it.
+    /// Writes; all servers execute it.
     Writes,
-    /// It changes the catalog; all servers execute it.
+    /// Changes the catalog; all servers execute it.
     Makes,
-    /// A part of its block's life that all servers must know: savepoints, SET CONSTRAINTS.
+    /// Belongs to the course of its block and must reach all servers: savepoints, SET CONSTRAINTS.
     Marks,
     /// ROLLBACK TO SAVEPOINT.
     GoesBack,
-    /// BEGIN.
     Begins,
     /// COMMIT or ROLLBACK.
     Ends {
-        /// COMMIT.
+        /// True for COMMIT.
         commits: bool,
     },
-    /// It is the primary's alone, and touches no table: settings, notifications, EXPLAIN.
+    /// Concerns the primary alone, and touches no table: settings, notifications, EXPLAIN.
     AtPrimary,
-    /// The same, and it runs in no block, or locks tables there: VACUUM, LOCK.
+    /// Concerns the primary alone, and runs in no block, or locks tables there: VACUUM, LOCK.
     AlonePrimary,
 }
 
-/// How the replicas are given a statement.
+/// Form in which replicas receive a statement.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
-    /// As a text.
     Text,
-    /// With parameters: their types and values, as they stand in messages.
+    /// With parameters: their types and values, in the form of the messages.
     Bound(Box<[u8]>, Box<[u8]>),
 }
 
@@ -77,19 +74,19 @@ pub(super) enum Form {
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     pub(super) does: Does,
-    /// Its locks; `None`: it needs none.
+    /// Locks of the statement; `None`: it needs none.
     pub(super) locks: Option<Tables>,
     pub(super) text: String,
     pub(super) form: Form,
-    /// So many words of it stand for its transaction's instant.
+    /// Number of words in it that mean its transaction's instant.
     pub(super) instants: usize,
     pub(super) moves_sequences: bool,
-    /// It may change the session in a way that cannot be told.
+    /// True if it may change the session in a way that cannot be followed.
     pub(super) dirties: bool,
     pub(super) statement: Statement,
-    /// It calls a declared procedure.
+    /// True if it calls a declared procedure.
     pub(super) calls: bool,
-    /// The tables that a comment of its request declares.
+    /// Tables that a comment of its request declares.
     pub(super) declares: Option<Declaration>,
 }
 
@@ -109,7 +106,7 @@ impl Use {
         }
     }
 
-    /// All servers execute it.
+    /// True if all servers execute it.
     pub(super) fn is_everywhere(&self) -> bool {
         matches!(self.does, Does::Writes | Does::Makes | Does::Marks | Does::GoesBack)
     }
@@ -119,12 +116,12 @@ impl Use {
         matches!(self.does, Does::GoesBack)
     }
 
-    /// It begins, ends or marks a block.
+    /// True if it begins, ends or marks a block.
     fn is_control(&self) -> bool {
         matches!(self.does, Does::Begins | Does::Ends { .. } | Does::GoesBack | Does::Marks)
     }
 
-    /// What stands behind it in a request may mean something else than if it stood alone, or run elsewhere.
+    /// True if it may change the meaning, or the servers, of later statements in the request.
     fn turns_others(&self) -> bool {
         let sets = || {
             let what = &self.statement.what;
@@ -146,7 +143,7 @@ impl Use {
         }
     }
 
-    /// Adds it to what a replica is given. `None`: its words for the instant are not understood.
+    /// Adds the statement to a replica's work. `None`: its words for the current time are not understood.
     pub(super) fn give(&self, work: &mut Work, instant: Option<&Instant>) -> Option<()> {
         let replaced = match instant {
             Some(instant) if self.instants > 0 => Some(instant.put_into(&self.text, self.instants)?),
@@ -161,26 +158,24 @@ impl Use {
     }
 }
 
-/// What a request is.
+/// Analysis of a request.
 pub(super) enum Meant {
-    /// Nothing is executed.
     Nothing,
-    /// A statement about a setting of our own.
+    /// A statement about one of Consort's own settings.
     Own(Rc<[Statement]>),
-    /// It cannot be done: why in one word, and for a person.
+    /// A request that cannot be executed: the reason in one word, and the error for the client.
     Refused(&'static str, Problem),
     /// The primary's parser finds this error in it.
     Failed(Vec<u8>),
-    /// Nobody understands it: why, in one word.
+    /// A request that is not understood: the reason in one word.
     NotUnderstood(&'static str),
-    /// These statements.
     Statements(Vec<Use>),
 }
 
-/// A statement that is not to be executed.
+/// Reason why a statement is not executed.
 pub(super) enum No {
     Refused(&'static str, Problem),
-    /// Nobody has asked the primary yet what is wrong with this text.
+    /// A text that is not understood, and that the primary has not checked for errors yet.
     NotUnderstood(&'static str, Box<[u8]>),
     /// The primary's parser finds this error in it.
     Failed(Vec<u8>),
@@ -194,11 +189,11 @@ impl From<Ended> for No {
     }
 }
 
-/// A portal, and the statement that it was bound to: another may get its name afterwards.
+/// A portal, and the statement to which it was bound: another may get its name afterwards.
 struct Bound<'a> {
     bind: Bind<'a>,
     known: Option<Rc<Prepared>>,
-    /// It was parsed in the same request.
+    /// The statement was parsed in the same request.
     is_new: bool,
 }
 
@@ -206,7 +201,7 @@ fn nobody() -> Rc<Prepared> {
     Rc::new(Prepared::new([], []))
 }
 
-/// How many statements a batch executes.
+/// Number of statements that a batch executes.
 fn executes(bytes: &[u8], mut splitter: Splitter) -> usize {
     let (mut at, mut found) = (0, 0);
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -220,7 +215,7 @@ fn executes(bytes: &[u8], mut splitter: Splitter) -> usize {
 pub(super) fn session_not_known() -> No {
     refused(
         "session_not_known",
-        "the settings or the temporary objects of the session are not known: names may stand for something else",
+        "the settings or temporary objects of the session are unknown: names may refer to other objects",
         "RESET ALL, or DISCARD ALL, makes them known.",
     )
 }
@@ -238,16 +233,16 @@ pub(super) fn refused(name: &'static str, message: impl Into<String>, hint: &str
 }
 
 pub(super) fn not_executed(name: &'static str, why: &str, hint: &str) -> No {
-    refused(name, format!("this design has every server execute the statement, and {why}"), hint)
+    refused(name, format!("cannot execute the statement on every server: {why}"), hint)
 }
 
 const HINTS: &str = "Write tables_read = 'a, b' or tables_written = 'c', or both with a comma between, '*' for all; or a \
     consistency: strong, session, bounded <age>, weak, primary.";
-const ALONE: &str = "Send each of them in a request of its own.";
-const TURNED: &str = "several statements in one request, of which one changes what the others are or mean";
+const ALONE: &str = "Send each statement in a separate request.";
+const TURNED: &str = "a statement of the request changes the meaning of the others";
 
 impl Session {
-    /// What a request is.
+    /// Analyses a request.
     pub(super) async fn asks(&mut self, request: Request) -> Result<Meant, Ended> {
         let bytes = self.line.bytes(request).to_vec();
         let found = match request.kind {
@@ -278,7 +273,7 @@ impl Session {
         })
     }
 
-    /// What the primary's parser finds in a statement. In a block that fails it.
+    /// The error that the primary's parser finds in a statement. In a block, the error fails the block.
     pub(super) async fn parse_error(&mut self, prepared: &Prepared) -> Result<Option<Vec<u8>>, Ended> {
         self.line.primary.own_error();
         self.line.primary.ask_parse(prepared);
@@ -286,7 +281,7 @@ impl Session {
         Ok(self.line.primary.own_error())
     }
 
-    /// The statements of a text, behind others of its request.
+    /// Analyses the statements of a text, after others of its request.
     async fn uses_of_text(&mut self, text: &[u8], before: &[Use]) -> Result<Vec<Use>, No> {
         let Some(words) = self.words_of(text) else { return Err(No::NotUnderstood("encoding", text.into())) };
         let declares = self.declared_in(&words)?;
@@ -309,7 +304,9 @@ impl Session {
                 if statements.iter().any(is_own) {
                     return match &*statements {
                         [_] => Err(No::Own(statements)),
-                        _ => Err(several("settings of Consort's own must be alone in their query")),
+                        _ => Err(several(
+                            "a SET, RESET or SHOW of a consort setting must be the only statement of its query",
+                        )),
                     };
                 }
                 let mut uses = Vec::<Use>::new();
@@ -332,7 +329,7 @@ impl Session {
         }
     }
 
-    /// The statements of a batch, one for each Execute. The error names the statement that it is about.
+    /// Analyses the statements of a batch, one for each Execute. The inner error names its statement.
     async fn uses_of_batch(&mut self, bytes: &[u8]) -> Result<Result<Vec<Use>, (No, Rc<Prepared>)>, Ended> {
         let mut splitter = self.line.client.splitter;
         let (mut parsed, mut bound) = (BTreeMap::new(), None);
@@ -343,9 +340,11 @@ impl Session {
             at += frame.bytes().len();
             let goes_on = matches!(frame.tag(), front::PARSE | front::BIND | front::DESCRIBE);
             if goes_on && uses.iter().any(Use::is_control) {
-                // Were that refused, the answer would be an error although the block has ended.
+                // A refusal would be answered with an error although the block has ended.
                 return Ok(Err((
-                    several("something behind a statement that begins, ends or marks a block"),
+                    several(
+                        "a request cannot continue after a statement that begins, ends or marks a transaction block",
+                    ),
                     nobody(),
                 )));
             }
@@ -369,7 +368,12 @@ impl Session {
                     match found {
                         Ok(found) => uses.extend(found),
                         Err((No::Own(_), _)) if executes > 1 => {
-                            return Ok(Err((several("settings of Consort's own must be alone"), nobody())));
+                            return Ok(Err((
+                                several(
+                                    "a SET, RESET or SHOW of a consort setting must be the only statement of its request",
+                                ),
+                                nobody(),
+                            )));
                         }
                         Err(no) => return Ok(Err(no)),
                     }
@@ -383,7 +387,7 @@ impl Session {
         Ok(Ok(uses))
     }
 
-    /// What statements mean that are parsed now and executed later.
+    /// Looks up the meanings of statements that are parsed now and executed later.
     async fn meanings_of(&mut self, parsed: &BTreeMap<&[u8], Rc<Prepared>>) {
         for (name, prepared) in parsed.iter().filter(|(name, _)| !name.is_empty()) {
             let Some(words) = self.words_of(&prepared.text) else { continue };
@@ -401,7 +405,7 @@ impl Session {
     ) -> Result<Vec<Use>, (No, Rc<Prepared>)> {
         let bound = bound.filter(|bound| bound.bind.portal.is_empty() && execute.portal.is_empty());
         let Some(Bound { bind, known, is_new }) = bound.filter(|_| execute.max_rows == 0) else {
-            let why = "portals with names, and results that are fetched in parts";
+            let why = "named portals and partial fetches are not supported by this design";
             return Err((refused("portal", why, SEE), nobody()));
         };
         let Some(prepared) = known.clone() else {
@@ -449,7 +453,7 @@ impl Session {
                 Does::ReadsAnywhere(_) => used.does = Does::Reads,
                 Does::Reads => {}
                 _ => {
-                    let why = "the prepared statement may mean something else by now than when it was parsed";
+                    let why = "the prepared statement may have another meaning now than when it was parsed";
                     return Err(refused("parsed_otherwise", why, "Parse it again."));
                 }
             }
@@ -464,27 +468,26 @@ impl Session {
             && binary
             && self.current.template.as_ref().is_some_and(|of| of.at_copies.text_parameters)
         {
-            let why = "a parameter in binary form names types by numbers that are not the same everywhere";
-            return Err(not_executed("binary_parameter", why, "Send it as text."));
+            let why = "a binary parameter contains type OIDs, which differ between servers";
+            return Err(not_executed("binary_parameter", why, "Send the parameter as text."));
         }
         used.form = Form::Bound(common(&prepared.types), bind.rest.into());
         Ok(vec![used])
     }
 
-    /// What was fixed when the statement was parsed is what it would be now.
+    /// True if the meaning fixed when the statement was parsed is its meaning now.
     fn means_what_it_meant(&mut self, name: &[u8], meaning: Option<u64>) -> bool {
         let under = self.line.statements.parsed_under(name);
         let same = under == Some(SettingsAt::of(self.state.settings())) && self.state.knows_names();
         same && self.line.statements.names_still_mean(name, self.database.names(), meaning)
     }
 
-    /// What a comment declares, where transactions declare their tables.
+    /// The declaration of a comment, in designs where transactions declare their tables.
     fn declared_in(&self, words: &Words) -> Result<Option<Declaration>, No> {
         match words.shape.hint().filter(|_| self.declares()) {
             Some(Hint::Unknown) => {
                 let said = words.shape.said(&words.text);
-                let problem =
-                    Problem::error("42704", format!("the comment \"consort: {said}\" is not understood"));
+                let problem = Problem::error("42704", format!("unrecognized comment \"consort: {said}\""));
                 Err(No::Refused("hint", problem.hint(HINTS)))
             }
             _ => Ok(words.shape.declaration(&words.text)),
@@ -496,7 +499,7 @@ impl Session {
         words.read(&self.state, text).then_some(words)
     }
 
-    /// The statement's template, which is waited for.
+    /// Template of the statement, for which the session waits.
     async fn tree_of(&self, words: &Words, types: &[u32], limit: Duration) -> Option<Rc<Template>> {
         if words.shape.sure().is_err() {
             return None;
@@ -533,14 +536,14 @@ impl Session {
         Ok(used)
     }
 
-    /// What is known of a statement, which is waited for.
+    /// Template of a statement, for which the session waits, or the reason why there is none.
     pub(super) async fn understood(&mut self, words: &Words, types: &[u32]) -> Result<Rc<Template>, No> {
         let mine = Rc::make_mut(&mut self.words);
         mine.text.clone_from(&words.text);
         mine.shape.clone_from(&words.shape);
         let mut template = self.tree_of(words, types, Duration::ZERO).await;
         if template.is_none() {
-            // What has an error is analysed by nobody.
+            // A statement with an error is never analysed.
             let bytes: Vec<u8> = types.iter().flat_map(|oid| oid.to_be_bytes()).collect();
             let prepared = Prepared::new(words.text.as_bytes(), bytes);
             if let Some(error) = self.parse_error(&prepared).await? {
@@ -556,7 +559,7 @@ impl Session {
         Ok(template)
     }
 
-    /// Where a statement with a tree runs, and under which locks.
+    /// The servers of a statement with a query tree, and its locks.
     fn judged(
         &self,
         template: &Rc<Template>,
@@ -565,7 +568,7 @@ impl Session {
     ) -> Result<(Does, Tables), No> {
         let ordered = template.ordered(values);
         if ordered == Ordered::SeemsToRead {
-            // A function of which nothing is known: in a block nobody could keep it from writing.
+            // A function whose effects are unknown: in a block Consort could not keep it from writing.
             return match self.state.block() {
                 session_state::BlockStatus::Idle => Ok((Does::SeemsToRead, reading_everything())),
                 _ => Err(unknown_function()),
@@ -593,7 +596,7 @@ impl Session {
             return Err(not_executed(differs.name(), differs.sentence(), differs.hint()));
         }
         if template.replay.instants > 0 && self.state.strings() == Strings::Escaping {
-            let why = "it asks for the time where backslashes are escapes";
+            let why = "the statement uses the current time while standard_conforming_strings is off";
             return Err(not_executed("clock", why, "SET standard_conforming_strings = on."));
         }
         if self.state.block_has_ddl() {
@@ -626,8 +629,8 @@ impl Session {
             Utility::Ddl { everywhere: true, .. } => {
                 return Err(refused(
                     "roles_and_databases",
-                    "roles, databases and tablespaces are not changed through this design",
-                    "Change them at the primary itself, before its replicas are copied.",
+                    "cannot change roles, databases or tablespaces through this design",
+                    "Change them directly at the primary, before its replicas are copied.",
                 ));
             }
             Utility::Ddl { .. } => match replicated_ddl::differs(piece, self.state.strings()) {
@@ -672,14 +675,15 @@ impl Session {
                 {
                     return Err(No::Failed(error));
                 }
-                let (why, hint) = replicated_ddl::refused(utility).unwrap_or(("nothing is known of it", SEE));
+                let (why, hint) =
+                    replicated_ddl::refused(utility).unwrap_or(("this kind of statement is unknown", SEE));
                 return Err(not_executed(utility.name(), why, hint));
             }
         };
         Ok(Use::new(does, locks, piece, statement.clone()))
     }
 
-    /// A utility statement around a query: it runs at the primary, if the query only reads.
+    /// Analyses a utility statement around a query: it runs at the primary, if the query only reads.
     async fn use_of_inner(
         &mut self,
         utility: &Utility,
@@ -687,8 +691,7 @@ impl Session {
         from: usize,
         statement: &Statement,
     ) -> Result<Use, No> {
-        let no =
-            || not_executed(utility.name(), "what it executes is not surely a query that only reads", SEE);
+        let no = || not_executed(utility.name(), "the inner query is not known to be read-only", SEE);
         let inner = match utility {
             Utility::CopyQuery { inner } | Utility::Explain { inner, .. } => from..from + inner.len(),
             _ => return Err(no()),
@@ -697,7 +700,7 @@ impl Session {
         self.use_of_query(utility, &inner, piece, statement).await
     }
 
-    /// COPY of a table to the client runs at the primary, under the locks of what it reads.
+    /// Analyses COPY of a table to the client: it runs at the primary, with the table's locks.
     async fn use_of_copy(
         &mut self,
         utility: &Utility,
@@ -710,7 +713,7 @@ impl Session {
         }
     }
 
-    /// What gives the rows of a query to its client, if that only reads.
+    /// Analyses a statement that returns the rows of a query to its client, if the query only reads.
     async fn use_of_query(
         &mut self,
         utility: &Utility,
@@ -718,8 +721,7 @@ impl Session {
         piece: &str,
         statement: &Statement,
     ) -> Result<Use, No> {
-        let no =
-            || not_executed(utility.name(), "what it executes is not surely a query that only reads", SEE);
+        let no = || not_executed(utility.name(), "the inner query is not known to be read-only", SEE);
         let words = self.words_of(query.as_bytes()).ok_or_else(no)?;
         let of = self.use_of_tree(&words, &[], &[]).await?;
         self.says_nothing();
@@ -737,13 +739,13 @@ impl Session {
 pub(super) fn behind_ddl() -> No {
     not_executed(
         "block_has_ddl",
-        "its transaction has changed the catalog: what it touches is not known before that commits",
-        "Commit first, and write rows in a transaction of their own.",
+        "its transaction has changed the catalog: the tables of the statement are unknown before COMMIT",
+        "Commit first, and write rows in a separate transaction.",
     )
 }
 
-/// It is analysed as if nothing stood before it: behind a statement that changes what it means, the primary would find an
-/// error in it that is none (a table that the one before makes). `may_be_together` has it in no such request either.
+/// True if the statement is analysed as if it stood alone. After one that creates its table, the primary
+/// would find a false error in it; `may_be_together` refuses such a request anyway.
 fn is_analysed(what: &What) -> bool {
     match what {
         What::Tree => true,
@@ -757,7 +759,7 @@ fn is_analysed(what: &What) -> bool {
     }
 }
 
-/// Whether statements may stand in one request: each was looked at as if it were the first.
+/// True if statements may stand in one request: each was analysed as if it were the first.
 fn may_be_together(uses: &[Use]) -> bool {
     let all = |so: fn(&Does) -> bool| uses.iter().all(|used| so(&used.does));
     uses.len() < 2
@@ -769,9 +771,9 @@ fn may_be_together(uses: &[Use]) -> bool {
 fn unknown_function() -> No {
     not_executed(
         "unknown_function",
-        "it calls a function of which nothing is known",
-        "Run it outside of a block, where it may read, or declare the function in the configuration, in a table \
-         [procedure.\"schema.name\"].",
+        "the statement calls an unknown function",
+        "Run it outside of a transaction block, where it may read, or declare the function in the \
+         configuration ([procedure.\"schema.name\"]).",
     )
 }
 
@@ -783,7 +785,7 @@ fn tables(footprint: &FootprintTemplate) -> Option<Vec<RelationId>> {
     }
 }
 
-/// The parameter types that are the same everywhere; the others are left to the server.
+/// Parameter types that are the same everywhere; the others are left to the server.
 pub(super) fn common(types: &[u8]) -> Box<[u8]> {
     let own = |oid: &[u8]| {
         oid.try_into().is_ok_and(|oid| u32::from_be_bytes(oid) >= statement_analysis::oid::FIRST_USER_OID)
@@ -791,7 +793,7 @@ pub(super) fn common(types: &[u8]) -> Box<[u8]> {
     types.chunks_exact(4).flat_map(|oid| if own(oid) { &[0; 4] } else { oid }).copied().collect()
 }
 
-/// The statements of a request, for what their completion does to the session.
+/// The statements of a request, for the effect of their completion on the session.
 pub(super) fn statements(uses: &[Use]) -> Rc<[Statement]> {
     uses.iter().map(|used| used.statement.clone()).collect()
 }

@@ -48,7 +48,7 @@ fn turns(world: &World, record: &Record) -> Vec<Violation> {
         .collect()
 }
 
-/// How many replicas had shown it by then; `None` if it wrote nothing that is in the stream.
+/// Number of replicas that had shown it by then; `None` if it wrote nothing that is in the stream.
 fn showing(world: &World, acknowledged: &Acknowledged) -> Option<usize> {
     let primary = world.primary();
     let facts = primary.facts();

@@ -1,5 +1,5 @@
-//! K2 and K4, of replicas that are fed: what they show is a state that the primary has shown, and the one that their
-//! position says. What is not in the stream is left out.
+//! K2 and K4, of logical replicas: they show a state that the primary has shown, and the one of their
+//! position. Tables outside the stream are left out.
 
 use super::{Checker, Violation};
 use crate::model::primary::Record as LogRecord;
@@ -35,7 +35,7 @@ pub fn check(world: &World) -> Vec<Violation> {
     found
 }
 
-/// What a replica at this position must show, by the primary's log.
+/// State that a replica at this position must show, by the primary's WAL.
 fn content(log: &[LogRecord], place: usize, position: &Shown) -> State {
     let mut state = State::default();
     for (record, commit) in log.iter().filter_map(|record| Some((record, record.commit.as_ref()?))) {

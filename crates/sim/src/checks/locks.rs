@@ -1,5 +1,5 @@
-//! Locks: a block that has read a table holds it against TRUNCATE, LOCK and DDL of others until it ends, wherever the
-//! read ran; and a read inside a block does not pass a table that somebody else has locked.
+//! Locks: a block that has read a table holds it against TRUNCATE, LOCK and DDL of others until it ends, at
+//! any node of the read. And a read inside a block does not pass a table that another session has locked.
 //!
 //! Two things are left out, because there only the waiting differs, never a result: a read outside a block may pass a
 //! lock by a proof of its position, and a transaction with one snapshot at a standby takes no locks at the primary.
@@ -41,7 +41,7 @@ pub fn check(world: &World, record: &Record, closed: bool) -> Vec<Violation> {
     found
 }
 
-/// Whether the lock was held by somebody else for as long as the read took.
+/// True if another session held the lock for as long as the read took.
 fn passes(record: &Record, read: &Read, lock: &HeldLock) -> bool {
     let own = read.block.is_some_and(|place| record.blocks[place].pid == lock.pid);
     !own && lock.database == read.database

@@ -1,5 +1,5 @@
-//! The checkers. They know what clients did and got, and the ghost (the states that the primary really showed); nothing
-//! of gauges, doubts, proofs or routes.
+//! The checkers. They know clients' actions and results, and the ghost (the states that the primary really
+//! showed); nothing of snapshot probes, in-flight write sets, proofs or routes.
 
 pub mod commits;
 pub mod fed;
@@ -12,16 +12,16 @@ use crate::record::Record;
 use crate::world::World;
 use std::fmt;
 
-/// Which checker.
+/// Name of the checker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Checker {
     /// One server: some order of commits and reads, each inside its own interval, explains every result.
     K1,
-    /// Shown states: what a fed replica shows, the primary has shown.
+    /// Shown states: the primary has shown every state of a logical replica.
     K2,
     /// Footprint ghost: the result, recomputed in the states that the primary showed during the statement, is there.
     K3,
-    /// Content: what a fed replica shows is what its position says.
+    /// Content: the state of a logical replica is the one of its position.
     K4,
     /// Acknowledgements: so many replicas had shown what was acknowledged.
     K5,
@@ -33,7 +33,7 @@ pub enum Checker {
     K9,
     /// Turns: no commit is sent while another is under way.
     Turns,
-    /// Locks: nobody empties or changes a table that a block reads.
+    /// Locks: no session empties or changes a table that a block reads.
     Locks,
 }
 
@@ -57,9 +57,9 @@ impl fmt::Display for Checker {
 /// Something that one server would not have done.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Who found it.
+    /// The checker that found it.
     pub checker: Checker,
-    /// What.
+    /// Description of the violation.
     pub what: String,
 }
 
@@ -83,7 +83,7 @@ pub fn all(world: &World, closed: bool) -> Vec<Violation> {
     found
 }
 
-/// That changes are published is Consort's doing, and so is what the server asks of a table for it.
+/// The publication of changes is Consort's doing, and so are the server's demands on a table for it.
 fn refusals(world: &World) -> Option<Violation> {
     let refused = world.primary().refused();
     let what = format!("{refused} changes of a published table without a replica identity were refused");

@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 20_000;
 struct Operation<'a> {
     from: Micros,
     to: Micros,
-    /// Where it is tried: the place of a commit among those shown, of a read among what it can have seen.
+    /// Candidate for its place: of a commit among those shown, of a read among those that it can have seen.
     hint: usize,
     writes: &'a [(Cell, u32)],
     reads: Vec<&'a Read>,
@@ -66,7 +66,7 @@ pub fn check(world: &World, record: &Record) -> Vec<Violation> {
     found
 }
 
-/// When the statement was under way at the client that committed at `at`.
+/// Time for which the statement was under way at the client that committed at `at`.
 fn interval(record: &Record, pid: i32, at: Micros) -> (Micros, Micros) {
     let sent = record.sent.iter().filter(|sent| sent.pid == pid && sent.sent <= at);
     sent.max_by_key(|sent| sent.sent)
@@ -107,7 +107,7 @@ fn reads(record: &Record, database: DatabaseId) -> Vec<Operation<'_>> {
 }
 
 impl Search<'_> {
-    /// Whether what is not placed yet can follow; `None` if it took too long to find out.
+    /// True if the steps that are not placed yet can follow; `None` if the search took too long.
     fn explains(&mut self, placed: &Placed, state: &State) -> Option<bool> {
         let (mut placed, mut state) = (placed.clone(), state.clone());
         self.steps += 1;
@@ -144,7 +144,7 @@ impl Search<'_> {
         Some(false)
     }
 
-    /// What is placed next must have begun before anything unplaced ended.
+    /// The next placed transaction must have begun before any unplaced one ended.
     fn bound(&self, placed: &Placed) -> Option<Micros> {
         let left = self.operations.iter().enumerate().filter(|(place, _)| !is_set(placed, *place));
         left.map(|(_, operation)| operation.to).min()

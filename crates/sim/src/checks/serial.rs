@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// Finds whether the SERIALIZABLE blocks of one database have no serial order.
 pub fn check(world: &World, record: &Record) -> Vec<Violation> {
-    // What a crash took back may have been read before.
+    // Commits that a crash took back may have been read before.
     if world.primary().went_back() {
         return Vec::new();
     }
@@ -35,7 +35,7 @@ fn transaction(world: &World, record: &Record, ghost: &Ghost, place: usize) -> O
     if fact.is_none() && record.blocks[place].wrote {
         return None;
     }
-    // What ran at the primary alone is a fact; what a standby answered fits one or more of the shown states.
+    // Reads at the primary are facts; an answer of a standby fits one or more of the shown states.
     let block = &record.blocks[place];
     if reads.iter().all(|read| read.place == Where::Primary) {
         let (begun, ended) = (block.first?.0.at, block.ended?);

@@ -105,7 +105,7 @@ fn one_snapshot(record: &Record, read: &Read) -> bool {
     read.block.is_some_and(|place| record.blocks[place].isolation != Isolation::Committed)
 }
 
-/// What the block committed.
+/// The block's commit.
 pub fn fact_of(world: &World, record: &Record, place: usize) -> Option<crate::model::request::Fact> {
     let block = &record.blocks[place];
     let begun = block.first?.0.at;
@@ -114,7 +114,7 @@ pub fn fact_of(world: &World, record: &Record, place: usize) -> Option<crate::mo
     facts.into_iter().find(|fact| fact.pid == block.pid && begun <= fact.at && fact.at <= ended)
 }
 
-/// Whether all that was written is as the snapshot had it, up to the commit.
+/// True if all written cells are as the snapshot had them, up to the commit.
 fn untouched(
     ghost: &Ghost,
     database: DatabaseId,

@@ -1,16 +1,16 @@
-//! What a fed replica keeps: the transactions of whoever feeds it, each with the position that it leads to. They are shown
-//! at once and flushed later: a crash takes the last ones back.
+//! Data of a logical replica: the transactions of its feed, each with the position that it leads to. They are
+//! shown at once and flushed later: a crash takes the last ones back.
 
 use super::schema::{Cell, DATABASES, State};
 use crate::executor::Micros;
 use history::Shown;
 use std::cell::{Cell as Var, RefCell};
 
-/// One transaction of a feeder.
+/// One transaction of a replication feed.
 struct Applied {
     place: usize,
     effects: Vec<(Cell, u32)>,
-    /// What is kept as the position; `None`: the one before stays, for the planted bugs that tear a boundary.
+    /// The new position; `None`: the one before stays, for the planted bugs that tear a boundary.
     position: Option<Shown>,
 }
 
@@ -18,7 +18,7 @@ struct Applied {
 /// checkers.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// When it was shown first.
+    /// Time at which it was shown first.
     pub at: Micros,
     /// The number of the database.
     pub place: usize,
@@ -30,7 +30,8 @@ pub struct Past {
 
 /// See the file's first lines.
 pub struct Store {
-    /// What each database began with: a state of the primary, and the position of that state. `None`: not copied yet.
+    /// Initial copy of each database: a state of the primary, and the position of that state. `None`: not
+    /// copied yet.
     copies: RefCell<Vec<Option<(Shown, State)>>>,
     applied: RefCell<Vec<Applied>>,
     flushed: Var<usize>,
@@ -45,7 +46,7 @@ impl Store {
         Store { copies, applied: RefCell::default(), flushed: Var::new(0), past: RefCell::default() }
     }
 
-    /// Whether the database has been copied.
+    /// True if the database has been copied.
     pub fn is_copied(&self, place: usize) -> bool {
         self.copies.borrow()[place].is_some()
     }
@@ -56,12 +57,12 @@ impl Store {
         self.note(place, now);
     }
 
-    /// Where it stands.
+    /// Its position.
     pub fn position(&self, place: usize) -> Shown {
         self.position_of(place, self.applied.borrow().len())
     }
 
-    /// Where it will stand after a crash, at least.
+    /// Its position after a crash, at least.
     pub fn kept(&self, place: usize) -> Shown {
         self.position_of(place, self.flushed.get())
     }
@@ -73,8 +74,8 @@ impl Store {
         newest.unwrap_or_else(|| self.copies.borrow()[place].clone().expect("it has been copied").0)
     }
 
-    /// One transaction, which leads from one position to another. It fails if the replica is not there: somebody else
-    /// has fed it.
+    /// One transaction, which leads from one position to another. Fails if the replica is at another
+    /// position: another Consort has fed it.
     pub fn apply(
         &self,
         place: usize,
@@ -103,7 +104,7 @@ impl Store {
         (0..DATABASES).filter(|place| self.is_copied(*place)).for_each(|place| self.note(place, now));
     }
 
-    /// What it shows of a database.
+    /// State of a database that it shows.
     pub fn state(&self, place: usize) -> State {
         let copied = self.copies.borrow()[place].clone();
         let mut state = copied.map(|(_, state)| state).unwrap_or_default();

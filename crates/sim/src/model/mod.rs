@@ -1,4 +1,4 @@
-//! The servers: what PostgreSQL does, as far as a client or a middleware can tell.
+//! The servers: PostgreSQL's behaviour, as far as a client or a middleware can see it.
 
 pub mod fed;
 pub mod primary;

@@ -21,7 +21,7 @@ use std::rc::Rc;
 pub const SERVERS: u32 = 0;
 /// PostgreSQL's `lock_timeout` here.
 pub const LOCK_TIMEOUT: Micros = 5_000;
-/// Where the log begins.
+/// Start of the WAL.
 const LOG_BEGIN: u64 = 1 << 20;
 
 /// One client's process at the primary.
@@ -37,7 +37,7 @@ pub struct BackendProcess {
 }
 
 impl BackendProcess {
-    /// What its open block has written.
+    /// Writes of its open block.
     pub fn own_effects(&self) -> Vec<(Cell, u32)> {
         self.transaction.borrow().as_ref().map(|transaction| transaction.effects.clone()).unwrap_or_default()
     }
@@ -53,7 +53,7 @@ pub struct Primary {
     sync_waiting: Var<u32>,
     unlocked: Signal,
     refused: Var<u32>,
-    /// It crashed, or is up again.
+    /// Signals a crash, or the restart after it.
     pub life_changed: Signal,
 }
 
@@ -137,7 +137,7 @@ impl Primary {
         primary
     }
 
-    // What Consort and the standbys can see.
+    // State that Consort and the standbys can see.
 
     /// Its life, if it answers at all.
     pub fn incarnation(&self) -> Option<Incarnation> {
@@ -145,7 +145,7 @@ impl Primary {
         server.up.then_some(server.incarnation)
     }
 
-    /// The timelines on which its log lies.
+    /// The timelines of its WAL.
     pub fn history(&self) -> TimelineHistory {
         self.server.borrow().history.clone()
     }
@@ -174,7 +174,7 @@ impl Primary {
         server.log[begin..].iter().take_while(|record| record.end <= server.flushed).cloned().collect()
     }
 
-    /// Whether the backend is in `pg_stat_activity`.
+    /// True if the backend is in `pg_stat_activity`.
     pub fn has_backend(&self, pid: i32) -> bool {
         self.server.borrow().backends.contains(&pid)
     }
@@ -206,7 +206,8 @@ impl Primary {
         self.server.borrow().serial.clone()
     }
 
-    /// Whether a crash took back, or brought, something: the order of what it showed is not that of its commits.
+    /// True if a crash took back, or brought, a commit: the order of its shown states is not that of its
+    /// commits.
     pub fn went_back(&self) -> bool {
         self.server.borrow().went_back
     }
@@ -216,7 +217,7 @@ impl Primary {
         self.server.borrow().held.clone()
     }
 
-    /// How many changes it has refused that it would not have refused if nothing were published.
+    /// Number of changes that it has refused only because they are published.
     pub fn refused(&self) -> u32 {
         self.refused.get()
     }
@@ -238,7 +239,7 @@ impl Primary {
         }))
     }
 
-    /// The client's end of the connection is closed. What is under way goes on to its end.
+    /// The client's end of the connection is closed. The running statement goes on to its end.
     pub fn close(&self, backend: &BackendProcess) {
         backend.closed.set(true);
         if backend.busy.get() == 0 {
@@ -727,7 +728,7 @@ impl Primary {
         self.life_changed.notify();
     }
 
-    /// Comes up again with what the log kept.
+    /// Comes up again with the content of its WAL.
     pub fn come_up(&self) {
         let mut server = self.server.borrow_mut();
         server.next_xid = server.log.iter().map(|record| record.xid).max().unwrap_or(99) + 1;
@@ -753,7 +754,7 @@ pub fn cells(table: Table) -> Vec<Cell> {
     (0..super::schema::ROWS).flat_map(parts).collect()
 }
 
-/// The state after these commits, in the log's order.
+/// The state after these commits, in the order of the WAL.
 pub fn replayed(log: &[Record], place: usize) -> State {
     let mut state = State::default();
     for commit in log.iter().filter_map(|record| record.commit.as_ref()) {

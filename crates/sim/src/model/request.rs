@@ -1,4 +1,4 @@
-//! What is asked of a primary and what it answers; what its log holds; what the ghost remembers of locks and of
+//! Requests to a primary and its answers; the content of its WAL; the ghost's memory of locks and of
 //! SERIALIZABLE transactions.
 
 use super::schema::{Cell, Table};
@@ -11,24 +11,24 @@ use std::rc::Rc;
 /// A committed transaction.
 #[derive(Debug)]
 pub struct Committed {
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
     /// Its identity.
     pub xid: u64,
-    /// What it did.
+    /// Changes of the commit.
     pub effects: Vec<(Cell, u32)>,
-    /// What the stream says of it; `None` if it does not come out.
+    /// The stream's record of its writes; `None` if it does not come out.
     pub wrote: Option<Footprint>,
-    /// Whether it changed the catalog.
+    /// True if it changed the catalog.
     pub ddl: bool,
 }
 
-/// One record of the log.
+/// One record of the WAL.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Where it starts.
+    /// Its start.
     pub start: u64,
-    /// Where it ends.
+    /// Its end.
     pub end: u64,
     /// Whose it is.
     pub xid: u64,
@@ -47,7 +47,7 @@ pub enum Isolation {
     Serializable,
 }
 
-/// How a commit is to go: what is not named is drawn.
+/// Pace of a commit: unset steps are drawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
     /// `synchronous_commit = off`.
@@ -60,7 +60,7 @@ pub struct Pace {
     pub record: Option<Micros>,
 }
 
-/// What a client asks of its backend.
+/// Request of a client to its backend.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// BEGIN.
@@ -69,9 +69,9 @@ pub enum Request {
     Read(Select),
     /// Changes inside a block.
     Write {
-        /// What changes.
+        /// The changes.
         changes: Vec<Change>,
-        /// Whether in a sub-transaction, whose identity never comes out.
+        /// True if in a sub-transaction, whose identity never comes out.
         savepoint: bool,
     },
     /// COMMIT.
@@ -82,11 +82,11 @@ pub enum Request {
     Auto {
         /// The transactions, in their order.
         transactions: Vec<Vec<Change>>,
-        /// How each commits.
+        /// Pace of each commit.
         pace: Pace,
-        /// Whether each works in a sub-transaction.
+        /// True if each works in a sub-transaction.
         savepoint: bool,
-        /// Whether the last ends in an error.
+        /// True if the last ends in an error.
         fails: bool,
     },
     /// A read that is parsed and bound and no more: it takes ACCESS SHARE locks.
@@ -95,7 +95,7 @@ pub enum Request {
     Tenant(usize),
 }
 
-/// What it answers.
+/// Answer of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A result; the number of the state that it shows.
@@ -113,26 +113,26 @@ pub enum Reply {
 pub struct Fact {
     /// By which backend.
     pub pid: i32,
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
-    /// What it did.
+    /// Changes of the commit.
     pub effects: Vec<(Cell, u32)>,
     /// The number of the first state that shows it.
     pub shown: usize,
-    /// When.
+    /// Time of the commit.
     pub at: Micros,
 }
 
 /// A SERIALIZABLE transaction that the primary let commit.
 #[derive(Clone, Debug)]
 pub struct SerialFact {
-    /// When.
+    /// Time of the commit.
     pub at: Micros,
     /// By which backend.
     pub pid: i32,
-    /// Of which database.
+    /// The database.
     pub database: DatabaseId,
-    /// What it read and wrote there.
+    /// Its reads and writes there.
     pub transaction: SerialTransaction,
 }
 

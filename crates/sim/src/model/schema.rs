@@ -5,9 +5,9 @@
 
 use history::{DatabaseId, Key, KeyBuilder, RelationId};
 
-/// How many databases have a slot.
+/// Number of databases with a slot.
 pub const SERVED: usize = 2;
-/// How many databases there are: the last is written, but nobody decodes it.
+/// Number of databases: the last is written, but not decoded.
 pub const DATABASES: usize = 3;
 /// Rows of every table.
 pub const ROWS: usize = 3;
@@ -28,8 +28,8 @@ pub enum Table {
     Leaf,
     /// Not in the stream: unlogged, a materialized view, outside the publication.
     Outside,
-    /// What DDL changes: row 0 a view's definition and whether [`Table::Made`] has a replica identity, row 1 the right to
-    /// read [`Table::Plain`].
+    /// Object of DDL: row 0 a view's definition and whether [`Table::Made`] has a replica identity, row 1 the
+    /// right to read [`Table::Plain`].
     Catalog,
     /// Made by CREATE TABLE AS while clients use it, without a key.
     Made,
@@ -94,12 +94,12 @@ impl Cell {
         usize::from(self.0) / CELLS
     }
 
-    /// Whether it lies in this table.
+    /// True if it lies in this table.
     pub fn is_of(self, table: Table) -> bool {
         usize::from(self.0) / (ROWS * CELLS) == table.storage() as usize
     }
 
-    /// Whether the row is there: odd values say so.
+    /// Cell that says if the row exists: odd values say so.
     pub fn live(table: Table, row: usize) -> Cell {
         Cell::at(table, row, 0)
     }

@@ -11,15 +11,15 @@ pub struct SerialTransaction {
     pub snapshot: usize,
     /// The number of the first state that shows what it wrote.
     pub shown: usize,
-    /// What it read.
+    /// Cells that it read.
     pub reads: BTreeSet<Cell>,
-    /// What it wrote.
+    /// Cells that it wrote.
     pub writes: BTreeSet<Cell>,
 }
 
-/// Whether no serial order exists.
+/// True if no serial order exists.
 pub fn has_cycle(all: &[SerialTransaction]) -> bool {
-    // Remove what nothing comes before, again and again: what is left lies on or behind a cycle.
+    // Remove nodes without predecessors repeatedly: the rest lies on or after a cycle.
     let mut left: BTreeSet<usize> = (0..all.len()).collect();
     loop {
         let free: Vec<usize> = left

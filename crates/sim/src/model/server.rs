@@ -1,4 +1,5 @@
-//! What a primary holds in memory: transactions, locks, the log and its positions. Every change of it is one step.
+//! State of a primary in memory: transactions, locks, the WAL and its positions. Every change of it is one
+//! step.
 
 use super::request::{Committed, Fact, HeldLock, Isolation, Record, SerialFact};
 use super::schema::{Cell, State, Table};
@@ -71,7 +72,7 @@ impl Server {
     }
 
     pub(super) fn append(&mut self, bytes: u64, xid: u64, commit: Option<Rc<Committed>>) -> u64 {
-        // A record that follows a page's end starts behind the page's header.
+        // A record that follows a page's end starts after the page's header.
         let start = Lsn::new(self.insert).next_record_start().get();
         let end = start + bytes;
         self.log.push(Record { start, end, xid, commit });

@@ -12,7 +12,7 @@ use scheduler::StandbyId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How long a request to a standby that does not answer is waited for before its watcher says that it is lost.
+/// Wait for a standby's answer before its watcher reports it as lost.
 pub const HANG_LIMIT: Micros = 10_000;
 
 /// A standby server.
@@ -34,23 +34,23 @@ pub struct Standby {
     started_us: Cell<i64>,
     /// Replay stands still.
     pub paused: Cell<bool>,
-    /// It answers nothing (SIGSTOP).
+    /// True while it answers nothing (SIGSTOP).
     pub hangs: Cell<bool>,
     moved: Signal,
     store: Option<Store>,
-    /// When a fed replica becomes one.
+    /// Time at which it joins as a logical replica.
     pub joins: Micros,
 }
 
 impl Standby {
-    /// A standby of this primary, at the log's beginning.
+    /// A standby of this primary, at the begin of the WAL.
     pub fn start(env: &Rc<Env>, id: u32, primary: &Rc<Primary>) -> Rc<Standby> {
         let standby = Rc::new(Standby::at_the_beginning(env, id, primary, None));
         env.executor.spawn(SERVERS, standby.clone().replay());
         standby
     }
 
-    /// A replica to be fed, at the log's beginning; or one that is empty and joins at this time.
+    /// A logical replica, at the begin of the WAL; or one that is empty and joins at this time.
     pub fn start_fed(env: &Rc<Env>, id: u32, primary: &Rc<Primary>, joins: Option<Micros>) -> Rc<Standby> {
         let begin = primary.flush_lsn();
         let snapshot = primary.snapshot().expect("it has just been started");
@@ -86,12 +86,12 @@ impl Standby {
         }
     }
 
-    /// Whether it is fed.
+    /// True if it is fed.
     pub fn is_fed(&self) -> bool {
         self.store.is_some()
     }
 
-    /// What a fed replica keeps.
+    /// Data of a logical replica.
     ///
     /// # Panics
     /// If it is a standby.
@@ -105,7 +105,7 @@ impl Standby {
         self.states.borrow_mut()[number(of)] = self.store().state(number(of));
     }
 
-    /// Whether a fed replica shows what the primary shows now, in every database that has a slot.
+    /// True if a logical replica shows the primary's present state, in every database that has a slot.
     pub fn has_come(&self, primary: &Primary) -> bool {
         (0..SERVED).map(database).all(|of| {
             let newest = primary.states(of).pop().expect("never empty").1;
@@ -113,7 +113,7 @@ impl Standby {
         })
     }
 
-    /// One transaction of a feeder: see [`Store::apply`]. Whether it has committed.
+    /// One transaction of a replication feed: see [`Store::apply`]. Returns true if it has committed.
     pub fn apply(&self, of: DatabaseId, effects: &[(Value, u32)], from: &Shown, to: Option<Shown>) -> bool {
         let done = self.store().apply(number(of), effects, from, to, self.env.now());
         self.states.borrow_mut()[number(of)] = self.store().state(number(of));
@@ -152,7 +152,7 @@ impl Standby {
         self.is_on(&primary.history())
     }
 
-    /// Whether it has replayed nothing but what a primary with this history has written.
+    /// True if it has replayed only WAL that a primary with this history has written.
     pub fn is_on(&self, history: &TimelineHistory) -> bool {
         history.has(&self.history.borrow(), self.replayed()).is_ok()
     }
@@ -184,8 +184,8 @@ impl Standby {
         Lsn::new(self.position.get())
     }
 
-    /// What `pg_current_snapshot()` there makes one believe: it names no running transaction, so everything that has an
-    /// identity below its xmax seems to be shown.
+    /// Position that `pg_current_snapshot()` there suggests: it names no running transaction, so everything
+    /// that has an identity below its xmax seems to be shown.
     pub fn seems_replayed(&self) -> Lsn {
         let newest = self.newest_shown_xid.get();
         let records = self.primary.borrow().records_after(Lsn::ZERO);
@@ -194,22 +194,22 @@ impl Standby {
         seen.next_back().map_or(self.replayed(), |record| Lsn::new(record.end))
     }
 
-    /// What a snapshot taken now sees.
+    /// State that a snapshot taken now sees.
     pub fn look(&self, database: DatabaseId) -> State {
         self.states.borrow()[number(database)].clone()
     }
 
-    /// Which of its lives this is.
+    /// Number of its present life.
     pub fn life(&self) -> u64 {
         self.life.get()
     }
 
-    /// Whether it runs.
+    /// True if it runs.
     pub fn is_up(&self) -> bool {
         self.up.get()
     }
 
-    /// What it has replayed: the log that it would be promoted with.
+    /// WAL that it has replayed: the one that it would be promoted with.
     pub fn log(&self) -> Vec<Record> {
         self.log.borrow().clone()
     }

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 /// Part of a table: the columns named, in one row or in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which table.
+    /// The table.
     pub table: Table,
-    /// Which row; all if `None`.
+    /// The row; all if `None`.
     pub row: Option<usize>,
-    /// Whether `a` is read.
+    /// True if `a` is read.
     pub a: bool,
-    /// Whether `b` is read.
+    /// True if `b` is read.
     pub b: bool,
 }
 
@@ -49,7 +49,7 @@ pub enum Select {
     Typed(usize),
 }
 
-/// What surrounds a statement where it runs.
+/// Surroundings of a statement where it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// A setting of the session.
@@ -135,7 +135,7 @@ impl Select {
         known.then(|| self.tables().into_iter().map(Table::relation).collect())
     }
 
-    /// Why it must stay at the primary, if it must.
+    /// Reason that keeps it at the primary, if any.
     pub fn stays(&self, bugs: &Bugs) -> Option<&'static str> {
         match self {
             Select::Outside if !bugs.has(Bug::MatviewAtReplica) => Some("not_in_stream"),
@@ -145,12 +145,13 @@ impl Select {
         }
     }
 
-    /// Whether a server where the schema was restored answers as the primary does, as long as both hold the same rows.
+    /// True if a server where the schema was restored answers as the primary does, as long as both hold the
+    /// same rows.
     pub fn is_equal_at_copies(&self) -> bool {
         !matches!(self, Select::Typed(_))
     }
 
-    /// What it reads, as the analysis says. `view`: the view's definition when its tree was cached.
+    /// Reads of the statement, by its analysis. `view`: the view's definition when its tree was cached.
     pub fn footprint(&self, bugs: &Bugs, view: u32) -> Footprint {
         let one = |table: Table, columns: ColumnSet, rows: Rows| {
             Footprint::of(table.relation(), Access::read(columns, rows))
@@ -249,30 +250,31 @@ impl Change {
         Change::Set(table, row, true, true)
     }
 
-    /// Whether it is DDL: a barrier.
+    /// True if it is DDL: a barrier.
     pub fn is_ddl(&self) -> bool {
         matches!(self, Change::Redefine | Change::Grants(_) | Change::Trigger | Change::Make)
     }
 
-    /// Whether it takes an ACCESS EXCLUSIVE lock on its table.
+    /// True if it takes an ACCESS EXCLUSIVE lock on its table.
     pub fn locks_table(&self) -> bool {
         matches!(self, Change::Truncate(_) | Change::Lock(_) | Change::Make)
     }
 
-    /// Whether a server in this state refuses it: its table is published and has no replica identity, by which the stream
-    /// would name the rows that change or go.
+    /// True if a server in this state refuses it: its table is published and has no replica identity, by
+    /// which the stream would name the rows that change or go.
     pub fn lacks_identity(&self, state: &State) -> bool {
         let names_rows = matches!(self, Change::Set(..) | Change::Delete(..) | Change::MoveKey(..));
         names_rows && self.table() == Table::Made && state.get(identity()) % 2 == 1
     }
 
-    /// What the event trigger adds, in the same transaction, which Consort keeps at the primary: REPLICA IDENTITY FULL.
+    /// Write of the event trigger, in the same transaction, which Consort keeps at the primary: REPLICA
+    /// IDENTITY FULL.
     pub fn event_trigger(&self, bugs: &Bugs, mut fresh: impl FnMut() -> u32) -> Option<(Cell, u32)> {
         let fires = *self == Change::Make && !bugs.has(Bug::IdentityNotGiven);
         fires.then(|| (identity(), fresh()))
     }
 
-    /// Whether it locks readers out from the statement on.
+    /// True if it locks readers out from the statement on.
     pub fn locks_out_readers(&self) -> bool {
         self.is_ddl() || self.locks_table()
     }
@@ -302,7 +304,7 @@ impl Change {
         }
     }
 
-    /// What it does to this state. `fresh` gives a value that was never written, even.
+    /// Effects of the statement on this state. `fresh` gives a value that was never written, even.
     pub fn effects(&self, state: &State, mut fresh: impl FnMut() -> u32) -> Vec<(Cell, u32)> {
         match *self {
             Change::Set(table, row, a, b) => {
@@ -354,14 +356,14 @@ impl Change {
         }
     }
 
-    /// What the trigger wrote beside it, if it has fired: with these effects.
+    /// Writes of the trigger in the same statement, if it has fired: with these effects.
     pub fn fired(&self, effects: &[(Cell, u32)], bugs: &Bugs) -> Option<Footprint> {
         let Change::Fires(row) = *self else { return None };
         let of_trigger = |(cell, _): &(Cell, u32)| *cell == Cell::a(Table::Plain, row);
         effects.iter().any(of_trigger).then(|| Change::row(Table::Plain, row).in_stream(bugs)).flatten()
     }
 
-    /// What the stream says that it wrote; `None` if it does not come out.
+    /// The stream's record of its writes; `None` if it does not come out.
     pub fn in_stream(&self, bugs: &Bugs) -> Option<Footprint> {
         let of = |access: Access| Some(Footprint::of(self.table().relation(), access));
         match self {
@@ -390,8 +392,8 @@ impl Change {
         }
     }
 
-    /// What the analysis says that it may write: for the doubt. `trigger`: whether the trigger was there when it was
-    /// understood.
+    /// Possible writes by the analysis: its part of the in-flight write set. `trigger`: true if the trigger
+    /// was there at the analysis.
     pub fn in_doubt(&self, trigger: bool) -> Footprint {
         let access = match self {
             Change::Set(_, row, a, b) => {
@@ -421,12 +423,12 @@ fn identity() -> Cell {
     Cell::b(Table::Catalog, 0)
 }
 
-/// Whether the trigger is there.
+/// True if the trigger is there.
 pub fn trigger_there(state: &State) -> bool {
     state.get(Cell::a(Table::Catalog, 2)) % 2 == 1
 }
 
-/// What several changes may write together.
+/// Possible writes of several changes together.
 pub fn in_doubt(changes: &[Change], trigger: bool) -> Footprint {
     changes.iter().fold(Footprint::NOTHING, |mut all, change| {
         all.union(&change.in_doubt(trigger));

@@ -1,5 +1,6 @@
-//! What one copy would have done: one order of the transactions, each whole and inside its own interval, in which every read
-//! gives what it gave (Wing and Gong 1993, with the memory of Lowe 2017); and all replicas with the same content.
+//! The behaviour of one copy: one order of the transactions, each whole and inside its own interval, in which
+//! every read returns its result (Wing and Gong 1993, with the memory of Lowe 2017); and all replicas with
+//! the same content.
 
 use super::engine::{Engine, State, Statement};
 use crate::checks::{Checker, Violation};
@@ -13,11 +14,11 @@ const MAX_STEPS: usize = 50_000;
 /// One committed transaction, as its client saw it.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// When it was sent.
+    /// Time at which it was sent.
     pub from: Micros,
-    /// When its end was answered.
+    /// Time at which its end was answered.
     pub to: Micros,
-    /// What it did, and what each statement gave.
+    /// Its statements, and the result of each.
     pub steps: Vec<(Statement, Vec<u64>)>,
 }
 
@@ -26,7 +27,7 @@ pub struct Committed {
 pub struct Record {
     /// Transactions whose commit was answered.
     pub committed: Vec<Committed>,
-    /// Whether a commit was under way when its last replica was lost: nobody knows what became of it.
+    /// True if a commit was under way when its last replica was lost: its outcome is unknown.
     pub unknown: bool,
     /// Statements that touched a table that was not declared, and were executed.
     pub undeclared: usize,
@@ -35,7 +36,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// How many reads were answered in transactions that committed.
+    /// Number of reads that were answered in committed transactions.
     pub fn reads(&self) -> usize {
         let steps = self.committed.iter().flat_map(|one| &one.steps);
         steps.filter(|(statement, _)| matches!(statement, Statement::Read(_))).count()
@@ -74,7 +75,7 @@ struct Search<'a> {
     steps: usize,
 }
 
-/// Whether some order explains all; `None` if it took too long to find out.
+/// True if some order explains all; `None` if it took too long to find out.
 fn explains(committed: &[Committed]) -> Option<bool> {
     let mut all: Vec<&Committed> = committed.iter().collect();
     all.sort_by_key(|one| one.to);
@@ -83,13 +84,13 @@ fn explains(committed: &[Committed]) -> Option<bool> {
 }
 
 impl Search<'_> {
-    /// Whether what is not placed yet can follow.
+    /// True if the transactions that are not placed yet can follow.
     fn follows(&mut self, mut placed: Vec<bool>, state: State) -> Option<bool> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
             return None;
         }
-        // What changes nothing and fits now may be placed now.
+        // A transaction that changes nothing and fits now may be placed now.
         let open = loop {
             let open = self.open(&placed);
             let quiet = |place: &usize| self.run(*place, &state).is_some_and(|after| after == state);
@@ -119,7 +120,7 @@ impl Search<'_> {
         Some(false)
     }
 
-    /// What may be next: it began before anything that is not placed ended.
+    /// Candidates for the next place: they began before any unplaced one ended.
     fn open(&self, placed: &[bool]) -> Vec<usize> {
         let left = || (0..self.all.len()).filter(|place| !placed[*place]);
         let bound = left().map(|place| self.all[place].to).min().unwrap_or(0);

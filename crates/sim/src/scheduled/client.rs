@@ -16,7 +16,7 @@ pub(crate) struct Client {
     number: u64,
 }
 
-/// What one transaction will do.
+/// Plan of one transaction.
 struct Plan {
     /// The tables that it may read, and write.
     reads: Vec<usize>,

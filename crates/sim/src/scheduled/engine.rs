@@ -8,7 +8,7 @@ use scheduler::scheduled::{Outcome, Step, Tables, TransactionId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many tables there are.
+/// Number of tables.
 pub const TABLES: usize = 4;
 /// Rows of each.
 pub const ROWS: usize = 2;
@@ -31,7 +31,7 @@ impl State {
         self.0[table * ROWS + row]
     }
 
-    /// It is this now.
+    /// Sets the value of a place.
     pub fn set(&mut self, (table, row): Place, value: u64) {
         self.0[table * ROWS + row] = value;
     }
@@ -61,7 +61,7 @@ impl Statement {
         }
     }
 
-    /// What it gives, and what it makes of the state; `None`: its error.
+    /// Runs the statement: its result, and its change of the state; `None`: its error.
     pub fn run(&self, state: &mut State) -> Option<Vec<u64>> {
         match self {
             Statement::Read(places) => Some(places.iter().map(|place| state.get(*place)).collect()),
@@ -80,11 +80,11 @@ impl Statement {
 pub struct Engine {
     /// Its name.
     pub id: StandbyId,
-    /// It runs.
+    /// True while it runs.
     pub up: Cell<bool>,
-    /// It is not in the cluster any more.
+    /// True if it has left the cluster.
     pub out: Cell<bool>,
-    /// So much longer than others it takes for each step.
+    /// Extra time of each of its steps.
     pub slow: Cell<Micros>,
     /// Its next write fails, and nowhere else does.
     pub fails_next: Cell<bool>,
@@ -109,12 +109,12 @@ impl Engine {
         }
     }
 
-    /// What it shows.
+    /// The state that it shows.
     pub fn committed(&self) -> State {
         self.committed.borrow().clone()
     }
 
-    /// It is a copy of another one, in which nothing is open.
+    /// Makes it a copy of another one, in which nothing is open.
     pub fn copy(&self, other: &Engine) {
         *self.committed.borrow_mut() = other.committed();
     }

@@ -14,7 +14,7 @@ const REPLICAS: u32 = 800;
 /// New transactions wait no longer for a moment in which a replica can join.
 const HOLD: Micros = 30_000;
 
-/// How the order is made.
+/// Algorithm that makes the order.
 pub enum Machine {
     /// By declared tables.
     Holding(Holding),
@@ -22,26 +22,26 @@ pub enum Machine {
     Locking(Locking),
 }
 
-/// What a client hears of its last step.
+/// A client's answer to its last step.
 #[derive(Clone, Debug)]
 pub enum Heard {
-    /// What a replica answered.
+    /// A replica's answer.
     Answer(Outcome, Vec<u64>),
-    /// The transaction is no more.
+    /// The transaction is lost.
     Lost,
 }
 
 #[derive(Default)]
 struct Session {
     statements: Vec<Statement>,
-    /// What each replica answered last.
+    /// Last answer of each replica.
     results: BTreeMap<StandbyId, (Outcome, Vec<u64>)>,
     heard: Option<Heard>,
 }
 
 /// See the file's first lines.
 pub struct Middle {
-    /// Time, chance, delays.
+    /// Time, random numbers, delays.
     pub env: Rc<Env>,
     /// The replicas.
     pub engines: Vec<Rc<Engine>>,
@@ -65,7 +65,7 @@ impl Middle {
         })
     }
 
-    /// Whether tables must be declared before a transaction begins.
+    /// True if tables must be declared before a transaction begins.
     pub fn declares(&self) -> bool {
         matches!(*self.machine.borrow(), Machine::Holding(_))
     }

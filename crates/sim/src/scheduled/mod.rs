@@ -23,21 +23,21 @@ use std::rc::Rc;
 const CLIENTS: u32 = 810;
 /// The group of the tasks that make faults.
 const FAULTS: u32 = 811;
-/// How long everything may take to come to rest.
+/// Time limit until everything is at rest.
 const REST: Micros = 400_000;
-/// How many replicas there are in the beginning.
+/// Initial number of replicas.
 const REPLICAS: usize = 3;
 /// A replica that found no moment to join tries it again after this.
 const TRIES_AFTER: Micros = 1_000;
 
-/// How likely what is, in one run.
+/// Probabilities of the events in one run.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     until: Micros,
     think: Micros,
-    /// Of a thousand transactions, how many only read.
+    /// Read-only transactions, in a thousand.
     reads: u64,
-    /// Of a thousand statements, how many fail, and how many touch what was not declared.
+    /// Statements, in a thousand, that fail, and that touch an undeclared table.
     odd: u64,
 }
 
@@ -46,7 +46,7 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     run_in(seed, planted, None)
 }
 
-/// Runs one seed in which one more replica joins while everybody works.
+/// Runs one seed in which one more replica joins while clients work.
 pub fn run_joining(seed: u64, planted: Planted) -> Outcome {
     let joins = Random::new(seed ^ 0x701A5).between(2_000, 15_000);
     run_in(seed, planted, Some(joins))

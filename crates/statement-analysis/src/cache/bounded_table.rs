@@ -1,7 +1,9 @@
-//! A table of values by byte strings, bounded in bytes. When it is full, what was not asked for since the hand last passed
-//! goes first (second chance, as in a CLOCK page cache): a look-up costs one flag, not a list.
+//! A table of values by byte strings, bounded in bytes. A full table evicts the entry that was not asked for
+//! since the hand last passed (second chance, as in a CLOCK page cache): a look-up costs one flag, not a
+//! list.
 
-/// What one entry costs beside its key and what its value says: the entry itself, its place in a chain, the allocator.
+/// Cost of one entry besides its key and its value, in bytes: the entry itself, its place in a chain, the
+/// allocator.
 const fn overhead<V>() -> usize {
     size_of::<Option<Entry<V>>>() + size_of::<u32>() * 2 + 32
 }
@@ -19,7 +21,8 @@ struct Entry<V> {
     asked: bool,
 }
 
-/// A place in the table. It names its entry only as long as that is there: a place is used again under another generation.
+/// A place in the table. Names its entry only as long as the entry is there: a reused place has another
+/// generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     at: u32,
@@ -58,12 +61,12 @@ impl<V> BoundedTable<V> {
         }
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -73,7 +76,7 @@ impl<V> BoundedTable<V> {
         self.bytes
     }
 
-    /// How many entries were evicted for room.
+    /// Number of entries evicted for room.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
@@ -139,8 +142,8 @@ impl<V> BoundedTable<V> {
         Some(Place { at, generation })
     }
 
-    /// Gives the entry at a place another value, with `bytes` of its own. It goes if it became too large. Whether the
-    /// place was still its.
+    /// Gives the entry at a place another value, with `bytes` of its own. The entry is evicted if it became
+    /// too large. Returns true if the place still belonged to the entry.
     pub fn replace(&mut self, place: Place, value: V, bytes: usize) -> bool {
         let Some(entry) = self.entries.get_mut(place.at as usize).and_then(Option::as_mut) else {
             return false;
@@ -231,7 +234,7 @@ impl<V> BoundedTable<V> {
         for at in 0..self.entries.len() {
             let Some(hash) = self.entries[at].as_ref().map(|entry| entry.hash) else { continue };
             let chain = self.chain(hash);
-            self.entries[at].as_mut().expect("it was there above").next = self.chains[chain];
+            self.entries[at].as_mut().expect("the entry was found above").next = self.chains[chain];
             self.chains[chain] = at as u32;
         }
     }

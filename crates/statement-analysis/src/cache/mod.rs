@@ -1,6 +1,7 @@
-//! What is known of statements, by their shape. Bounded in bytes; a look-up allocates nothing and compares whole keys, so
-//! two statements are never taken for each other. An analysis is announced before it starts, so that one miss is analysed
-//! once, and what began before an invalidation is forgotten when it ends.
+//! Cached facts about statements, by their shape. The cache is bounded in bytes. A look-up allocates nothing
+//! and compares whole keys, so two statements are never taken for each other. An analysis is announced before
+//! it starts, so that one miss is analysed once. An analysis that began before an invalidation is discarded
+//! when it ends.
 
 mod bounded_table;
 mod settings_id;
@@ -13,7 +14,7 @@ use history::DatabaseId;
 pub use bounded_table::{BoundedTable, Place};
 pub use settings_id::SettingsId;
 
-/// What a statement is looked up by.
+/// Key of a look-up.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheKey<'a> {
     /// Its shape.
@@ -30,12 +31,12 @@ pub struct CacheKey<'a> {
     pub catalog: u64,
 }
 
-/// What a look-up finds.
+/// Result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'a, T> {
     /// This.
     Ready(&'a T),
-    /// Somebody analyses it.
+    /// Another task is analysing it.
     Pending,
     /// Nothing.
     Absent,
@@ -50,28 +51,28 @@ pub struct Ticket {
     text: Option<(u64, Box<[u8]>)>,
 }
 
-/// How an analysis ended.
+/// Result of an analysis.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<T> {
     /// This is known of every statement of the shape.
     Ready {
-        /// What is known.
+        /// Cached value.
         value: T,
-        /// What it costs.
+        /// Cost in bytes.
         bytes: usize,
     },
     /// This is known of the text, for its literals mean something: other texts of the shape are analysed by themselves.
     Exact {
-        /// What is known.
+        /// Cached value.
         value: T,
-        /// What it costs.
+        /// Cost in bytes.
         bytes: usize,
     },
     /// Nothing is known. Errors are never kept.
     Failed,
 }
 
-/// What happened so far, and what is there.
+/// Counters and current size of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Look-ups that found something.
@@ -94,7 +95,7 @@ enum State<T> {
     Exact,
 }
 
-/// What is known of statements. See the module.
+/// Cached facts about statements. See the module.
 #[derive(Debug)]
 pub struct Cache<T> {
     table: BoundedTable<State<T>>,
@@ -108,7 +109,7 @@ impl<T> Cache<T> {
         Cache { table: BoundedTable::new(max_bytes), hits: 0, misses: 0 }
     }
 
-    /// What is known of a statement.
+    /// Looks up a statement.
     pub fn get(&mut self, key: &CacheKey<'_>) -> Found<'_, T> {
         let place = match self.place(key) {
             Ok(place) => place,
@@ -127,8 +128,8 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Announces the analysis of a statement that is absent. `None` if it is there or somebody analyses it already, or if
-    /// the statement has no shape.
+    /// Announces the analysis of a statement that is absent. Returns `None` if the statement is there, is
+    /// already being analysed, or has no shape.
     pub fn begin(&mut self, key: &CacheKey<'_>) -> Option<Ticket> {
         let body = self.place(key).err().flatten()?;
         let wanted = Wanted::of(key, body);
@@ -166,7 +167,7 @@ impl<T> Cache<T> {
                 || match state {
                     State::Ready(value) => !concerned(value),
                     State::Pending => false,
-                    // Whether literals mean something may change with the catalog.
+                    // The catalog decides whether literals mean something, and may change.
                     State::Exact => false,
                 }
         });
@@ -177,7 +178,7 @@ impl<T> Cache<T> {
         self.table.retain(|_, _| false);
     }
 
-    /// What happened so far, and what is there.
+    /// Counters and current size of the cache.
     pub fn counters(&self) -> Counters {
         Counters {
             hits: self.hits,
@@ -188,7 +189,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Where a statement's entry is; if there is none, under what it would be.
+    /// Place of a statement's entry. Without an entry, the error has the body under which it would stand.
     fn place(&self, key: &CacheKey<'_>) -> Result<Place, Option<Body>> {
         if key.shape.sure().is_err() || key.shape.key().is_empty() {
             return Err(None);

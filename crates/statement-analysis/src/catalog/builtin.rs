@@ -1,5 +1,6 @@
-//! What is known of PostgreSQL's own functions: the reviewed table `builtin.txt`. Volatility alone does not tell: a
-//! STABLE `current_setting` must stay, a VOLATILE `random` may leave, an IMMUTABLE `pg_visible_in_snapshot` must stay.
+//! Classification of PostgreSQL's own functions: the reviewed table `builtin.txt`. Volatility alone does not
+//! decide: a STABLE `current_setting` must stay, a VOLATILE `random` may be offloaded, an IMMUTABLE
+//! `pg_visible_in_snapshot` must stay.
 
 use crate::oid::FIRST_UNPINNED_OID;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ pub(crate) const DRAWS: [u32; 2] = [1598, 3432];
 
 const TABLE: &str = include_str!("builtin.txt");
 
-/// What a function's result depends on, and what it does.
+/// Dependencies of a function's result, and its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Its arguments, mirrored settings, and the tables of its statement.
@@ -22,31 +23,31 @@ pub enum Class {
     ByOrder,
     /// The time.
     Clock,
-    /// It makes values of any type out of text.
+    /// Makes values of any type out of text.
     TextInput,
     /// The running transactions.
     Transaction,
     /// A sequence.
     Sequence,
-    /// What belongs to the session.
+    /// Reads state of the session.
     Session,
-    /// It changes what belongs to the session.
+    /// Changes state of the session.
     SessionChange,
-    /// What belongs to one server.
+    /// Reads or changes state of one server.
     Node,
-    /// It has a server load its configuration anew, which changes settings of open sessions.
+    /// Makes a server reload its configuration, which changes settings of open sessions.
     Reload,
     /// Objects of the database, looked up by name or OID.
     Catalog,
-    /// It runs SQL that it is given as text.
+    /// Runs SQL that it is given as text.
     RunsText,
     /// Large objects.
     LargeObject,
-    /// It writes what is in no table's stream.
+    /// Writes data that is in no table's stream.
     Effect,
     /// No statement can call it.
     Uncallable,
-    /// It was declared, with the tables that it touches.
+    /// Declared, with the tables that it touches.
     Declared,
     /// Nothing is known of it.
     Unknown,
@@ -85,7 +86,7 @@ impl Default for Builtin {
 }
 
 impl Builtin {
-    /// What is known of the function with this OID below that of the first user's.
+    /// Class of the function with this OID below that of the first user's.
     pub fn class(&self, function: u32) -> Class {
         match self.classes.get(&function) {
             Some((class, _)) => *class,
@@ -94,7 +95,8 @@ impl Builtin {
         }
     }
 
-    /// Whether the table has functions of this name, and all are harmless, or are called by the server alone (`textrecv`).
+    /// True if the table has functions of this name, and all are harmless or are called by the server alone
+    /// (`textrecv`).
     pub fn is_harmless(&self, name: &str) -> bool {
         let is_named = |signature: &str| signature.split('(').next() == Some(name);
         let mut named = self.entries().filter(|(_, _, signature)| is_named(signature)).peekable();

@@ -1,12 +1,12 @@
-//! What follows from the catalogs: children of tables, the bases of generated columns, what functions and types are made
-//! of.
+//! Closures over the catalogs: children of tables, the bases of generated columns, the parts of functions and
+//! types.
 
 use super::{Catalog, Class, Harmless, Relation, TypeKind};
 use crate::oid::FIRST_USER_OID;
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
 
-/// What must be known of a type whose values a statement makes, compares or prints.
+/// Facts about a type whose values a statement makes, compares or prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypeTraits {
     /// Code runs of which nothing is known.
@@ -26,7 +26,7 @@ const DATE_TYPES: [u32; 4] = [1082, 1083, 1114, 1184];
 const TIMETZ: u32 = 1266;
 
 impl Catalog {
-    /// The relation and all that inherit from it, itself first.
+    /// The relation and all that inherit from it, the relation itself first.
     pub fn family(&self, relation: RelationId) -> Vec<RelationId> {
         let mut found = vec![relation];
         let mut seen = BTreeSet::from([relation]);
@@ -52,7 +52,7 @@ impl Catalog {
         ColumnSet::of(attributes.map(|attribute| from.twin(attribute, to).unwrap_or(0)))
     }
 
-    /// Whether the rows of one relation have the same keys in another of the family.
+    /// True if the rows of one relation have the same keys in another of the family.
     pub fn same_key(&self, from: RelationId, to: RelationId) -> bool {
         if from == to {
             return true;
@@ -84,7 +84,7 @@ impl Catalog {
         generated.fold(columns, |all, (attribute, _)| all.with(*attribute))
     }
 
-    /// What is known of a function.
+    /// Class of a function.
     pub fn function_class(&self, function: u32) -> Class {
         if function < FIRST_USER_OID {
             return self.builtin.class(function);
@@ -101,7 +101,7 @@ impl Catalog {
         }
     }
 
-    /// Whether an aggregate that is made of this function does nothing else.
+    /// True if an aggregate that is made of this function does nothing else.
     fn harmless_part(&self, part: u32) -> bool {
         match self.functions.get(&part) {
             Some(function) => function.harmless == Harmless::Immutable,
@@ -109,7 +109,7 @@ impl Catalog {
         }
     }
 
-    /// What is known of the function behind an operator.
+    /// Class of the function that implements an operator.
     pub fn operator_class(&self, operator: u32) -> Class {
         if operator < FIRST_USER_OID {
             return Class::Harmless;
@@ -117,7 +117,7 @@ impl Catalog {
         self.operators.get(&operator).map_or(Class::Unknown, |function| self.function_class(*function))
     }
 
-    /// What is known of a type and all that it is made of.
+    /// Traits of a type and of all its parts.
     pub fn type_traits(&self, type_id: u32) -> TypeTraits {
         let mut traits = TypeTraits::default();
         let mut open = vec![(type_id, 0)];
@@ -127,7 +127,8 @@ impl Catalog {
                 continue;
             }
             let Some(known) = self.types.get(&type_id).filter(|_| depth < MAX_TYPE_DEPTH) else {
-                // Rows of PostgreSQL's own relations are not listed; the relation itself keeps such a statement.
+                // Rows of PostgreSQL's own relations are not listed; the relation itself keeps such a
+                // statement at the primary.
                 traits.unknown |= type_id >= FIRST_USER_OID;
                 continue;
             };

@@ -1,5 +1,6 @@
-//! Builds a [`Catalog`] from what a server answers. The queries are text, the answers are text: whoever has a connection
-//! runs them, all in one REPEATABLE READ transaction, so that the catalog is of one instant.
+//! Builds a [`Catalog`] from a server's answers. The queries are text, and the answers are text. The caller
+//! runs them on its connection, all in one REPEATABLE READ transaction, so that the catalog is of one
+//! instant.
 
 use super::builtin::NOW;
 use super::{
@@ -19,15 +20,15 @@ pub type Row = Vec<Option<String>>;
 /// The answers are not what the queries ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// Which query, from 0.
+    /// Number of the query, from 0.
     pub query: usize,
-    /// What was not understood.
+    /// The text that was not understood.
     pub what: String,
 }
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the answer to catalog query {} is not understood: {}", self.query, self.what)
+        write!(f, "cannot parse the answer to catalog query {}: {}", self.query, self.what)
     }
 }
 
@@ -134,8 +135,8 @@ const EQUALITIES: &str = "
 
 const COLLATIONS: &str = "SELECT oid FROM pg_collation WHERE NOT collisdeterministic";
 
-/// What goes with the temporary schemas of sessions: what DISCARD TEMP, or the end of a session, drops without an event
-/// trigger, permanent objects too. What is an internal part of something takes that along.
+/// Objects that go with the temporary schemas of sessions: DISCARD TEMP, or the end of a session, drops them
+/// without an event trigger, permanent objects too. An internal part of an object takes the object along.
 const FLEETING: &str = "
     WITH RECURSIVE fleeting(classid, objid) AS (
         SELECT 'pg_namespace'::regclass::oid, oid FROM pg_namespace WHERE nspname LIKE 'pg\\_temp\\_%'
@@ -146,8 +147,8 @@ const FLEETING: &str = "
     SELECT objid FROM fleeting
     WHERE classid IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_type'::regclass, 'pg_operator'::regclass)";
 
-/// What replicas that Consort feeds hold otherwise than the primary: a relation, an attribute of it or 0 for all of it, and
-/// why, in a word. It names everything as it is in `pg_catalog`.
+/// Differences of Consort's logical replicas from the primary: a relation, an attribute of it or 0 for all of
+/// it, and the reason in a word. The query names everything as it is in `pg_catalog`.
 pub const UNLIKE: &str = include_str!("unlike.sql");
 
 /// The queries, in the order in which [`build`] wants their answers. `publication` is the one that Consort's slot sends.
@@ -426,8 +427,8 @@ fn type_of(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
 
 fn domain_check(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     let mut functions = functions_of_expression(row.text(1)?);
-    // Words for the clock and the session (CURRENT_TIMESTAMP, CURRENT_SCHEMA) are no functions; what they say is another thing
-    // wherever it is asked.
+    // Words for the clock and the session (CURRENT_TIMESTAMP, CURRENT_SCHEMA) are no functions. Their values
+    // differ wherever they are evaluated.
     functions.extend(row.text(1)?.contains("{SQLVALUEFUNCTION").then_some(u32::MAX));
     if let Some(domain) = catalog.types.get_mut(&row.oid(0)?) {
         domain.functions.extend(functions);
@@ -468,8 +469,8 @@ fn columns_of_expression(expression: &str) -> ColumnSet {
     }
 }
 
-/// The functions that a stored expression calls, `now()` among them if it has a word for the time or for who asks;
-/// `u32::MAX`, which no function has, stands for what cannot be told.
+/// Functions that a stored expression calls. `now()` is among them if the expression has a word for the time
+/// or for the user. `u32::MAX`, which no function has, stands for calls that cannot be determined.
 fn functions_of_expression(expression: &str) -> Vec<u32> {
     match Tree::read(expression) {
         Ok(tree) => {

@@ -21,7 +21,7 @@ pub struct Procedure {
     pub tables_written: Declared,
 }
 
-/// What a declared function touches. What is written counts as read too.
+/// Tables that a declared function touches. Written tables count as read too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touches {
     /// The tables that it reads.
@@ -39,7 +39,8 @@ impl Touches {
 }
 
 impl Catalog {
-    /// Takes over declarations of functions that are there. What cannot be taken over: a sentence for each.
+    /// Takes over declarations of functions that exist. Returns a sentence for each declaration that cannot
+    /// be taken over.
     pub fn declare_procedures(&mut self, procedures: &[Procedure]) -> Vec<String> {
         let mut wrong = Vec::new();
         for procedure in procedures {
@@ -66,8 +67,8 @@ impl Catalog {
         Ok(Touches { reads: self.tables_named(&procedure.tables_read)?, writes: self.with_actions(written) })
     }
 
-    /// What is called if something of this name is, whatever its schema, where that is not said, and its arguments: `None` if
-    /// anything so named is not declared, or nothing is so named.
+    /// Tables touched by a call of this name, in any schema if none is given, with any arguments. `None` if a
+    /// function of this name is not declared, or no function has the name.
     pub fn touched_if_called(&self, schema: Option<&str>, name: &str) -> Option<Touches> {
         let mut named = self.named_so(schema, name).peekable();
         named.peek()?;
@@ -84,7 +85,7 @@ impl Catalog {
         self.functions.iter().filter(move |(_, function)| is_so(function)).map(|(id, _)| *id)
     }
 
-    /// What a declared function touches.
+    /// Tables that a declared function touches.
     pub fn touches(&self, function: u32) -> Option<&Touches> {
         self.functions.get(&function)?.declared.as_ref()
     }
@@ -94,9 +95,9 @@ impl Catalog {
         self.touches(function).filter(|_| self.trusts_declarations)
     }
 
-    /// What these functions of triggers touch, and those that fire in turn, where they may be executed again. `None`: one is not
-    /// declared; or copies hold what they touch otherwise, or not at all; or a table that they write has something in it that
-    /// asks for more than rows.
+    /// Tables that these trigger functions touch, and those that fire in turn, if they may be executed again.
+    /// `None` if one is not declared, if copies lack what they touch or hold it otherwise, or if a table that
+    /// they write has something in it that asks for more than rows.
     pub fn touched_again_by(&self, fired: &BTreeSet<u32>) -> Option<Touches> {
         let (mut all, mut seen) = (Touches::default(), fired.clone());
         let mut open: Vec<u32> = fired.iter().copied().collect();
@@ -107,7 +108,8 @@ impl Catalog {
                 let alike = relation.kind == RelationKind::Table
                     && !relation.rules
                     && self.asks_nothing(&relation.write_functions);
-                // What is left to the end fires all together at the primary, and at the replica as soon as it is caused there.
+                // Deferred triggers fire all together at the primary, and at the replica as soon as they are
+                // caused there.
                 let other = |trigger: &Trigger| trigger.not_at_copies || trigger.deferred;
                 if !alike || relation.triggers.iter().any(other) {
                     return None;
@@ -124,7 +126,8 @@ impl Catalog {
         (asks_nothing && all.reads.union(&all.writes).all(alike)).then_some(all)
     }
 
-    /// These functions give the same for the same rows. What was declared harmless may draw from chance.
+    /// True if these functions give the same for the same rows. Functions that were declared harmless may
+    /// draw random values.
     fn asks_nothing(&self, functions: &[u32]) -> bool {
         let plain = |function: &u32| {
             matches!(self.function_class(*function), Class::Harmless | Class::ByOrder)
@@ -169,7 +172,7 @@ impl Catalog {
         found
     }
 
-    /// Whether one of them is a sequence.
+    /// True if one of them is a sequence.
     pub fn any_sequence<'a>(&self, tables: impl IntoIterator<Item = &'a RelationId>) -> bool {
         let is_one = |id: &RelationId| {
             self.relations.get(id).is_some_and(|relation| relation.kind == RelationKind::Sequence)

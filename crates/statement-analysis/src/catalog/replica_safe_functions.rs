@@ -1,5 +1,6 @@
-//! Functions that the setting `harmless_functions` names. A name alone says nothing of the tables behind a function, and a proof
-//! needs these: so an IMMUTABLE function counts by its name, and another one with the tables of its declaration.
+//! Functions that the setting `replica_safe_functions` names. A name alone does not give the tables that a
+//! function touches, and a proof needs them. So an IMMUTABLE function counts by its name, and another one
+//! with the tables of its declaration.
 
 use super::{Catalog, Class, Function, Procedure, RelationKind};
 use crate::oid::FIRST_USER_OID;
@@ -44,14 +45,14 @@ const NAMED_AT_MOST: usize = 4;
 
 impl Catalog {
     /// Takes over what the configuration declares of functions: procedures with their tables, and the names of
-    /// `harmless_functions`, each `schema.function` or an extension. Returns a sentence for each declaration that does not count.
+    /// `replica_safe_functions`, each `schema.function` or an extension. Returns a sentence for each declaration that does not count.
     pub fn declare(&mut self, procedures: &[Procedure], harmless: &[String]) -> Vec<String> {
         let mut wrong = self.declare_procedures(procedures);
         let name = |name: &String| match name.split_once('.') {
             Some((schema, function)) => self.declare_harmless(schema, function).1,
             None => self.declare_extension_harmless(name).1,
         };
-        wrong.extend(harmless.iter().filter_map(name).map(|why| format!("harmless_functions: {why}")));
+        wrong.extend(harmless.iter().filter_map(name).map(|why| format!("replica_safe_functions: {why}")));
         wrong
     }
 
@@ -71,7 +72,7 @@ impl Catalog {
         let wrong = others.first().map(|(_, why)| {
             let named: Vec<&str> = others.iter().take(NAMED_AT_MOST).map(|(name, _)| name.as_str()).collect();
             format!(
-                "{} of the extension {extension} stay at the primary: {}{more}: the first {why}",
+                "{} functions of the extension {extension} stay at the primary: {}{more}: the first one {why}",
                 others.len(),
                 named.join(", ")
             )
@@ -97,7 +98,7 @@ impl Catalog {
         (found, others)
     }
 
-    /// The reason why the name of this function is credible. The error: what it lacks.
+    /// The reason why the name of this function is credible. The error: what the function lacks.
     fn credible(&self, function: &Function) -> Result<Harmless, String> {
         let volatility = self.volatility(function);
         let Some(touches) = &function.declared else {

@@ -68,7 +68,8 @@ pub(super) fn date(text: &str) -> Option<i64> {
     Some(year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 730_425)
 }
 
-/// What stands in a quoted literal: `'..'` and `E'..'` without a backslash, or dollar quotes. `None` for anything else.
+/// Content of a quoted literal: `'..'` and `E'..'` without a backslash, or dollar quotes. `None` for anything
+/// else.
 pub fn unquote(literal: &str) -> Option<Cow<'_, str>> {
     if let Some(rest) = literal.strip_prefix('$') {
         let (tag, body) = rest.split_once('$')?;
@@ -80,7 +81,8 @@ pub fn unquote(literal: &str) -> Option<Cow<'_, str>> {
         None => (literal, false),
     };
     let body = bare.strip_prefix('\'')?.strip_suffix('\'')?;
-    // A backslash means itself or begins an escape, by a setting; only the hexadecimal form of bytea is worth telling.
+    // A backslash means itself or begins an escape, by a setting. Only the hexadecimal form of bytea is worth
+    // recognizing.
     if body.contains('\\') && (escapes || !body.starts_with("\\x")) {
         return None;
     }

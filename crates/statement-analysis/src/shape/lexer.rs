@@ -1,5 +1,6 @@
-//! The lexer: PostgreSQL's `scan.l` (chapter 4.1 of its documentation), dense, for one purpose. It walks over a text once
-//! and copies it into a key with literals replaced by their class, blanks and comments folded to one space.
+//! The lexer: PostgreSQL's `scan.l` (chapter 4.1 of its documentation), dense, for one purpose. The lexer
+//! walks over a text once and copies it into a key with literals replaced by their class, blanks and comments
+//! folded to one space.
 
 use super::words::{self, Word};
 use super::{Class, Hint, Literal, MAX_LITERALS, MAX_LOOK, MAX_TEXT, Strings, Unsure, Verb};
@@ -7,19 +8,20 @@ use crate::declared_tables::Declaration;
 use history::Consistency;
 use std::ops::Range;
 
-/// What stands for a literal in a key, before its class. It cannot stand anywhere else in a key but inside quotes.
+/// Mark of a literal in a key, before its class. The byte cannot stand anywhere else in a key but inside
+/// quotes.
 const LITERAL: u8 = 1;
 /// As [`LITERAL`], for one whose text is part of the key: the clock is meant.
 const CLOCK: u8 = 2;
 
-/// What a reading found beside the key and the literals.
+/// Result of a reading, besides the key and the literals.
 pub(super) struct Read {
     pub(super) verb: Verb,
     pub(super) several: bool,
     pub(super) hint: Option<Hint>,
     /// The place of what the hint says.
     pub(super) said: Range<usize>,
-    /// The place behind the first statement: its semicolon, or the end of the text.
+    /// The place after the first statement: its semicolon, or the end of the text.
     pub(super) end: usize,
     pub(super) unsure: Option<Unsure>,
 }
@@ -50,7 +52,7 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
     };
     let unsure = if text.len() > MAX_LOOK { Err(Unsure::TooLong) } else { lexer.run() }.err();
     let mut found = lexer.found;
-    // Where the lexer lost its way it does not know what follows; a long text was looked through to its end.
+    // A lexer that lost its way does not know what follows. A long text was looked through to its end.
     let lost = unsure.is_some();
     if lost && found.verb == Verb::Empty {
         found.verb = Verb::Utility;
@@ -60,7 +62,7 @@ pub(super) fn read(text: &[u8], strings: Strings, key: &mut Vec<u8>, literals: &
     found
 }
 
-/// The last token, as far as it matters for a number behind it.
+/// The last token, as far as it matters for a number that follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     Nothing,
@@ -89,13 +91,13 @@ struct Lexer<'t> {
     literals: &'t mut Vec<Literal>,
     /// With a reason to be unsure there will be no key: from then on only the end of the first statement is looked for.
     found: Read,
-    /// A semicolon has been seen behind something.
+    /// True if a semicolon has been seen after something.
     ended: bool,
     /// Its first word begins a block.
     begins_block: bool,
     last: Last,
     depth: u32,
-    /// The parentheses' depth of a list behind `BY` or `DISTINCT ON`, the outermost.
+    /// The parentheses' depth of a list after `BY` or `DISTINCT ON`, the outermost.
     list: Option<u32>,
     /// The depth inside the parentheses of a type modifier.
     modifier: Option<u32>,
@@ -350,7 +352,7 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    /// A letter that may belong to the quote behind it.
+    /// Reads a letter that may belong to the quote that follows.
     fn prefixed(&mut self, letter: u8, from: usize) -> Option<Result<(), Unsure>> {
         let quote = self.text.get(self.at) == Some(&b'\'');
         match letter | 0x20 {
@@ -364,7 +366,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// A name or a keyword has been read: what it means for numbers that follow.
+    /// Reads the end of a name or a keyword: decides the meaning of numbers that follow.
     fn named(&mut self, word: Word) {
         self.last = match self.last {
             // The name of a type, or the next part of it: `::public.geometry(Point, 4326)`.
@@ -390,7 +392,7 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    /// The place behind the quote that closes what began before `from`; a doubled one closes nothing.
+    /// The place after the quote that closes what began before `from`. A doubled quote closes nothing.
     fn past(&self, mut from: usize, quote: u8) -> Option<usize> {
         loop {
             from += self.text.get(from..)?.iter().position(|&byte| byte == quote)? + 1;
@@ -435,7 +437,7 @@ impl<'t> Lexer<'t> {
         self.not_continued()
     }
 
-    /// A quote behind blanks with a line break goes on with the literal before it.
+    /// Refuses a quote after blanks with a line break: it goes on with the literal before it.
     fn not_continued(&self) -> Result<(), Unsure> {
         let mut at = self.at;
         let mut line_break = false;
@@ -562,7 +564,7 @@ fn magnitude(digits: &[u8]) -> Class {
     }
 }
 
-/// What a comment says, if it speaks to Consort, and the place in it where that begins.
+/// The hint in a comment that speaks to Consort, and the place in the comment where the hint begins.
 fn hint(comment: &[u8]) -> Option<(Hint, usize)> {
     const CALL: &str = "consort:";
     let comment = str::from_utf8(comment).ok()?;

@@ -1,9 +1,9 @@
-//! A statement's shape: its text with the literals taken out, by the rules of PostgreSQL's own scanner (`scan.l`), in one
-//! pass and without allocation. Two statements of one shape have one parse tree but for the values of their literals, so
-//! what is known of one of them is known of all. What the lexer is not sure of has no shape: such a statement is analysed
-//! by nobody and runs at the primary.
+//! A statement's shape: its text with the literals taken out, by the rules of PostgreSQL's own scanner
+//! (`scan.l`), in one pass and without allocation. Two statements of one shape have one parse tree but for
+//! the values of their literals, so facts about one of them hold for all. A text that the lexer is not sure
+//! of has no shape: such a statement is never analysed and runs at the primary.
 //!
-//! The shape does not know what a table or a parameter is; what a literal means is the judge's business.
+//! The shape does not know tables or parameters; the meaning of a literal is the judge's business.
 
 mod lexer;
 mod words;
@@ -20,7 +20,7 @@ pub const MAX_LOOK: usize = 1024 * 1024;
 /// Statements with more literals than this have no shape.
 pub const MAX_LITERALS: usize = 1024;
 
-/// What a backslash means in a plain string literal.
+/// Meaning of a backslash in a plain string literal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strings {
     /// Itself: `standard_conforming_strings` is on.
@@ -30,17 +30,17 @@ pub enum Strings {
     Escaping,
 }
 
-/// What kind of literal stands at a place. PostgreSQL gives an integer its type by its magnitude, and the types decide
-/// which operators and functions a statement uses: so the magnitude is part of the shape.
+/// Class of a literal. PostgreSQL gives an integer its type by its magnitude, and the types decide which
+/// operators and functions a statement uses: so the magnitude is part of the shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// An integer up to 2^31 - 1: `int4`, with or without a minus before it.
     Int4,
-    /// Exactly 2^31: `int4` behind a minus, else `int8`.
+    /// Exactly 2^31: `int4` after a minus, else `int8`.
     Int4Edge,
     /// A larger integer up to 2^63 - 1: `int8`.
     Int8,
-    /// Exactly 2^63: `int8` behind a minus, else `numeric`.
+    /// Exactly 2^63: `int8` after a minus, else `numeric`.
     Int8Edge,
     /// A larger integer, or a number with a point or an exponent: `numeric`.
     Numeric,
@@ -76,9 +76,9 @@ impl Class {
 pub struct Literal {
     /// Its first byte.
     pub start: u32,
-    /// The byte behind its last.
+    /// The byte after its last.
     pub end: u32,
-    /// What kind it is.
+    /// Class of the literal.
     pub class: Class,
 }
 
@@ -142,10 +142,10 @@ impl Unsure {
     }
 }
 
-/// Who can say what a statement touches, by its first word.
+/// Source of a statement's footprint, by its first word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verb {
-    /// Nobody needs to: nothing but blanks, comments and semicolons.
+    /// None needed: nothing but blanks, comments and semicolons.
     #[default]
     Empty,
     /// Its query tree: SELECT, INSERT, UPDATE, DELETE, MERGE, WITH, VALUES, TABLE, or an opening parenthesis.
@@ -154,12 +154,12 @@ pub enum Verb {
     Utility,
 }
 
-/// What a comment before the first word, or in a BEGIN, asks for: `/* consort: primary */ SELECT ..`.
+/// Request of a comment before the first word, or in a BEGIN: `/* consort: primary */ SELECT ..`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// This consistency, for this statement.
     Level(Consistency),
-    /// It [declares](Shape::declaration) tables.
+    /// [Declares](Shape::declaration) tables.
     Declares,
     /// Something that Consort does not know. The statement runs at the primary.
     Unknown,
@@ -180,7 +180,7 @@ pub struct Shape {
     hint: Option<Hint>,
     /// The place of what the hint says.
     said: Range<usize>,
-    /// The place behind the first statement.
+    /// The place after the first statement.
     end: usize,
 }
 
@@ -213,7 +213,7 @@ impl Shape {
         self.hash = hash(&self.key);
     }
 
-    /// Whether the text has a shape, and if not, why.
+    /// Returns an error with the reason if the text has no shape.
     pub fn sure(&self) -> Result<(), Unsure> {
         self.unsure.map_or(Ok(()), Err)
     }
@@ -228,19 +228,19 @@ impl Shape {
         self.hash
     }
 
-    /// Who can say what it touches.
+    /// Source of the statement's footprint.
     pub fn verb(&self) -> Verb {
         self.verb
     }
 
-    /// Whether something may follow a semicolon. Also true for one statement that has semicolons inside, such as a
-    /// function with an SQL body, and where the lexer is not sure.
+    /// True if something may follow a semicolon. Also true for one statement that has semicolons inside, such
+    /// as a function with an SQL body, and if the lexer is not sure.
     pub fn several(&self) -> bool {
         self.several
     }
 
-    /// The place behind the first statement, of which alone the literals are taken out: of its semicolon, or of the end of the
-    /// text.
+    /// The place after the first statement, the only one whose literals are taken out: after its semicolon,
+    /// or the end of the text.
     pub fn end(&self) -> usize {
         self.end
     }
@@ -255,18 +255,19 @@ impl Shape {
         self.literals.iter().map(Literal::range).collect()
     }
 
-    /// The literals as they stand in `text`, which must be the text that was read; what `into` held is dropped.
+    /// The literals as they stand in `text`, which must be the text that was read. Earlier content of `into`
+    /// is dropped.
     pub fn texts<'t>(&self, text: &'t str, into: &mut Vec<&'t str>) {
         into.clear();
         into.extend(self.literals.iter().map(|literal| &text[literal.range()]));
     }
 
-    /// What a comment before the first word, or in a BEGIN, asks for.
+    /// Request of a comment before the first word, or in a BEGIN.
     pub fn hint(&self) -> Option<Hint> {
         self.hint
     }
 
-    /// What the hint says, in the words of `text`, which must be the text that was read.
+    /// Text of the hint, in the words of `text`, which must be the text that was read.
     pub fn said<'t>(&self, text: &'t str) -> &'t str {
         text[self.said.clone()].trim()
     }
@@ -277,8 +278,8 @@ impl Shape {
     }
 }
 
-/// A fixed hash, eight bytes at a time: folded multiplication as in wyhash (Wang Yi, 2019). It spreads keys over a table;
-/// equality is always asked of the bytes themselves.
+/// A fixed hash, eight bytes at a time: folded multiplication as in wyhash (Wang Yi, 2019). The hash spreads
+/// keys over a table; equality always compares the bytes themselves.
 pub fn hash(bytes: &[u8]) -> u64 {
     let mut state = 0x9E37_79B9_7F4A_7C15 ^ bytes.len() as u64;
     let mut chunks = bytes.chunks_exact(8);

@@ -275,7 +275,7 @@ fn reading_again_leaves_nothing_behind() {
     }
 }
 
-/// SplitMix64: a fixed chance.
+/// SplitMix64 with a fixed seed.
 struct Chance(u64);
 
 impl Chance {
@@ -292,7 +292,7 @@ impl Chance {
     }
 }
 
-/// Where PostgreSQL's scanner sees literals; `None` if it refuses the text.
+/// Places of literals by PostgreSQL's scanner. `None` if it refuses the text.
 fn scanned(text: &str) -> Option<Vec<(u32, u32)>> {
     use pg_query::protobuf::Token::{Bconst, Fconst, Iconst, Sconst, Usconst, Xconst};
     let literal = [Iconst, Fconst, Sconst, Bconst, Xconst, Usconst].map(|token| token as i32);

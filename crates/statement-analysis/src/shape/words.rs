@@ -3,14 +3,14 @@
 /// A word, as far as the lexer cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// `BY`: numbers in the list behind it are places in the target list.
+    /// `BY`: numbers in the list after it are places in the target list.
     By,
     /// `DISTINCT`, after which `ON (..)` is such a list too.
     Distinct,
     On,
     /// `AS`: a type may follow, as in `CAST(x AS numeric(10, 2))`.
     As,
-    /// A type's word, behind which parentheses hold a type modifier.
+    /// A type's word, after which parentheses hold a type modifier.
     Type,
     /// A word that ends the list of a `BY`.
     EndsList,
@@ -41,7 +41,7 @@ pub(super) fn class(word: &[u8]) -> Word {
     }
 }
 
-/// Whether a statement that begins with this word is judged by its query tree.
+/// True if a statement that begins with this word is judged by its query tree.
 pub(super) fn has_tree(word: &[u8]) -> bool {
     let any = |others: &[&str]| others.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes()));
     match word.len() {
@@ -52,14 +52,14 @@ pub(super) fn has_tree(word: &[u8]) -> bool {
     }
 }
 
-/// Whether a statement that begins with this word begins a block.
+/// True if a statement that begins with this word begins a block.
 pub(super) fn begins_block(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"begin") || word.eq_ignore_ascii_case(b"start")
 }
 
-/// Whether a string holds a word that PostgreSQL's date and time input reads from the clock: `now`, `today`, `tomorrow`,
-/// `yesterday`, alone or inside something longer (`today 12:00`, `{now,today}`), in any case. A word is a run of letters;
-/// a backslash and what follows it count as none.
+/// True if a string holds a word that PostgreSQL's date and time input reads from the clock: `now`, `today`,
+/// `tomorrow`, `yesterday`, alone or inside something longer (`today 12:00`, `{now,today}`), in any case. A
+/// word is a run of letters; a backslash and the character after it count as none.
 pub fn tells_the_clock(string: &[u8]) -> bool {
     let mut at = 0;
     while at < string.len() {

@@ -40,14 +40,14 @@ pub enum RowsTemplate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTemplate(pub Vec<Vec<Slot>>);
 
-/// Where a key column's value is to be found.
+/// Source of a key column's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The form of the column.
     pub form: KeyForm,
     /// The place of the value.
     pub source: Source,
-    /// It is stored in a `varchar(n)`, which cuts blanks off the end of a longer value.
+    /// True if the column is a `varchar(n)`, which cuts blanks off the end of a longer value.
     pub cut: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Slot {
 pub enum Source {
     /// The literal of this number, from 0, with a minus before it or not.
     Literal {
-        /// Which of the literals.
+        /// Number of the literal.
         number: usize,
         /// A minus stands before it.
         negative: bool,
@@ -65,7 +65,7 @@ pub enum Source {
     LiteralArray(usize),
     /// The parameter with this number, from 1.
     Parameter {
-        /// Which parameter.
+        /// Number of the parameter.
         number: u32,
         /// Its type.
         type_id: u32,
@@ -80,12 +80,12 @@ impl FootprintTemplate {
     /// No table.
     pub const NOTHING: FootprintTemplate = FootprintTemplate::Tables(BTreeMap::new());
 
-    /// Whether it touches nothing, whatever the values.
+    /// True if the footprint is empty for all values.
     pub fn is_nothing(&self) -> bool {
         matches!(self, FootprintTemplate::Tables(tables) if tables.is_empty())
     }
 
-    /// Whether it is one row of one table at most, whatever the values.
+    /// True if the footprint is one row of one table at most, for all values.
     pub fn is_one_row(&self) -> bool {
         let FootprintTemplate::Tables(tables) = self else { return false };
         let is_one =
@@ -122,7 +122,7 @@ impl FootprintTemplate {
         footprint
     }
 
-    /// How much memory it takes beyond itself, roughly.
+    /// Memory that it takes beyond itself, in bytes, roughly.
     pub fn bytes(&self) -> usize {
         let FootprintTemplate::Tables(tables) = self else { return 0 };
         let access = |access: &AccessTemplate| match &access.rows {
@@ -200,7 +200,7 @@ impl Slot {
         self.is_understood(&value, values).then_some(value)
     }
 
-    /// Whether the value means what the column holds.
+    /// True if the value means what the column holds.
     fn is_understood(&self, value: &Canonical, values: &Values<'_>) -> bool {
         let cut = self.cut && matches!(value, Canonical::Bytes(bytes) if bytes.ends_with(b" "));
         !cut && (values.utf8 || value.is_ascii() || self.form != KeyForm::Text)

@@ -1,4 +1,4 @@
-//! From a tree to a template: what a statement touches, and all that keeps it at the primary.
+//! From a tree to a template: a statement's footprint, and all that keeps it at the primary.
 
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::key_equalities::Keys;
@@ -124,8 +124,9 @@ const NAMES: &[u32] = &[
     1008, 2207, 2208, 2209, 2210, 2211, 3735, 3770, 4090, 4097, 4192, // arrays of those
 ];
 
-/// Whether a literal is a name that the catalog explains: of an enum's label, of a table. (A type that a user made may hold
-/// one deep inside.) What it became is not part of the statement's meaning, for one template serves many literals.
+/// True if a literal is a name that the catalog explains: of an enum's label, of a table. (A type that a user
+/// made may hold one deep inside.) The resolved object is not part of the statement's meaning, for one
+/// template serves many literals.
 fn names_an_object(facts: &Facts) -> bool {
     let by_name = |type_id: u32| type_id >= FIRST_USER_OID || NAMES.contains(&type_id);
     facts.constants.iter().any(|constant| constant.location.is_some() && by_name(constant.type_id))
@@ -150,7 +151,7 @@ struct Judge<'j> {
     unknown_besides: bool,
 }
 
-/// What a statement touches, and what of that goes by declarations.
+/// Relations that a statement touches, and the part of them that goes by declarations.
 struct Touched {
     reads: FootprintTemplate,
     relations: BTreeSet<RelationId>,
@@ -244,7 +245,8 @@ impl<'j> Judge<'j> {
         functions.filter(|function| self.catalog.function_class(*function) == class).collect()
     }
 
-    /// Where footprints do not go by declarations: what the statement touches if all that is unknown of it is declared.
+    /// Footprint if all unknown functions are declared, for databases where footprints do not go by
+    /// declarations.
     fn by_declaration(
         &mut self,
         tree: &Tree<'_>,
@@ -263,7 +265,7 @@ impl<'j> Judge<'j> {
             if written != FootprintTemplate::Everything {
                 let touches = catalog.touched_again_by(&fired)?;
                 let FootprintTemplate::Tables(targets) = &written else { return None };
-                // Where triggers fire foreign keys are checked too.
+                // If triggers fire, foreign keys are checked too.
                 let all = touches.writes.iter().chain(targets.keys());
                 let bound = all.flat_map(|table| catalog.bound_by_keys(*table)).collect();
                 Touches { reads: bound, writes: BTreeSet::new() }.add_to(&mut by.reads, &mut by.writes);
@@ -279,8 +281,9 @@ impl<'j> Judge<'j> {
         Some(Box::new(by))
     }
 
-    /// Where footprints do not go by declarations: what unknown functions read by them, if all that is unknown are functions
-    /// that are declared to write nothing, and copies hold all of it alike.
+    /// Reads of unknown functions by their declarations, for databases where footprints do not go by
+    /// declarations. Only if all unknown parts are functions that are declared to write nothing, and copies
+    /// hold all of it alike.
     fn unknown_by_declaration(&mut self) -> Option<Touches> {
         let (catalog, unknown) = (self.catalog, self.called(Class::Unknown));
         let known = |operator: &u32| *operator < FIRST_USER_OID || catalog.operators.contains_key(operator);
@@ -297,7 +300,7 @@ impl<'j> Judge<'j> {
             .then(|| self.declared(unknown.iter()))
     }
 
-    /// What declared functions touch.
+    /// Tables that declared functions touch.
     fn declared<'a>(&mut self, functions: impl Iterator<Item = &'a u32>) -> Touches {
         let mut touches = Touches::default();
         for function in functions {
@@ -348,7 +351,8 @@ impl<'j> Judge<'j> {
             match operation {
                 // CURRENT_DATE to LOCALTIMESTAMP(n)
                 0..=8 => self.stay(Stay::Clock),
-                // CURRENT_ROLE, CURRENT_USER, USER, SESSION_USER, CURRENT_CATALOG: of the log-in, or mirrored
+                // CURRENT_ROLE, CURRENT_USER, USER, SESSION_USER, CURRENT_CATALOG: from the log-in, or
+                // mirrored
                 9..=13 => {}
                 // CURRENT_SCHEMA
                 14 => self.stay(Stay::Session),
@@ -366,7 +370,7 @@ impl<'j> Judge<'j> {
         }
     }
 
-    /// What is read, and all relations that matter.
+    /// Footprint of the reads, and all relations that matter.
     fn relations(&mut self, keys: &Keys<'_, '_>) -> (FootprintTemplate, BTreeSet<RelationId>) {
         let mut reads = FootprintTemplate::NOTHING;
         let mut seen = BTreeSet::new();
@@ -393,7 +397,8 @@ impl<'j> Judge<'j> {
         (reads, seen)
     }
 
-    /// Which partitions are locked is decided by values; what functions read nobody can tell.
+    /// Relations that are locked. Values decide which partitions are locked; reads of functions cannot be
+    /// determined.
     fn locks(&self, relations: &BTreeSet<RelationId>) -> Option<BTreeSet<RelationId>> {
         let alone = |relation: &RelationId| self.catalog.family(*relation).len() == 1;
         let opaque = self.facts.functions.iter().any(|function| *function >= FIRST_USER_OID);
@@ -448,7 +453,7 @@ impl<'j> Judge<'j> {
 }
 
 impl Touches {
-    /// Nothing tells which rows and columns they are.
+    /// Adds all rows and columns, for nothing narrows them.
     fn add_to(&self, reads: &mut FootprintTemplate, writes: &mut FootprintTemplate) {
         let whole =
             |existence| AccessTemplate { columns: ColumnSet::All, rows: RowsTemplate::All, existence };

@@ -1,9 +1,9 @@
-//! Equalities on primary keys: what confines a query to a few rows of a table.
+//! Equalities on primary keys: conditions that confine a query to a few rows of a table.
 //!
-//! A conjunct `column = value` of WHERE, or of the ON of an inner join, confines the table to the rows whose column has
-//! that value, wherever it stands in the join tree: a row without it adds nothing to the result, and leaving it out
-//! removes nothing (the other side of an outer join is then empty for it, and NULL is not equal). The ON of an outer join
-//! confines only the side that may be filled with NULL.
+//! A conjunct `column = value` of WHERE, or of the ON of an inner join, confines the table to the rows whose
+//! column has that value, wherever it stands in the join tree: a row without the value adds nothing to the
+//! result, and leaving the row out removes nothing (the other side of an outer join is then empty for it, and
+//! NULL is not equal). The ON of an outer join confines only the side that may be filled with NULL.
 
 use super::footprint::{KeyTemplate, Slot, Source};
 use super::literals::Literals;
@@ -261,8 +261,8 @@ impl<'k, 't> Keys<'k, 't> {
         }
     }
 
-    /// What an assignment to a `varchar(n)` cuts blanks off, or refuses. A cast that its author wrote is another call of
-    /// the same function: it cuts whatever is too long.
+    /// The value that an assignment to a `varchar(n)` cuts blanks off, or refuses. A cast that its author
+    /// wrote is another call of the same function: it cuts whatever is too long.
     fn assigned(&self, node: NodeId) -> Option<NodeId> {
         let cut = self.tree.name(node) == "FUNCEXPR" && self.tree.oid(node, "funcid") == VARCHAR_LENGTH;
         let [Value::Node(inner), _, Value::Node(explicit)] = self.tree.list(node, "args") else {
@@ -324,7 +324,7 @@ impl<'k, 't> Keys<'k, 't> {
                 let same = Canonical::of_literal(form, written, negative).as_ref() == Some(&value);
                 same.then_some(Source::Literal { number, negative })?
             }
-            // It comes from a view or a policy, and is the same for every text.
+            // The value comes from a view or a policy, and is the same for every text.
             (None, None) => Source::Fixed(value),
             (None, Some(_)) => return None,
         };
@@ -378,7 +378,7 @@ const VARCHAR_LENGTH: u32 = 669;
 /// Casts between int2, int4 and int8 (pg_proc).
 const INTEGER_CASTS: [u32; 6] = [313, 314, 480, 481, 714, 754];
 
-/// Whether equal values of this type have this form.
+/// True if equal values of this type have this form.
 fn fits(form: KeyForm, type_id: u32) -> bool {
     match form {
         KeyForm::Integer => matches!(type_id, oid::INT2 | oid::INT4 | oid::INT8),

@@ -1,4 +1,4 @@
-//! Which literal of the text a constant of the tree came from.
+//! Maps constants of the tree to literals of the text.
 
 use super::Input;
 use crate::tree::walk::{Constant, Facts};
@@ -47,7 +47,7 @@ impl<'i> Literals<'i> {
     }
 }
 
-/// The literal at this byte, or behind nothing but a minus there.
+/// The literal at this byte, or after nothing but a minus there.
 fn at(input: &Input<'_>, location: usize) -> Option<(usize, bool)> {
     let number = input.literals.partition_point(|literal| literal.start < location);
     let literal = input.literals.get(number)?;
@@ -61,8 +61,8 @@ fn at(input: &Input<'_>, location: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// `date '2024-01-01'`, `CAST('..' AS uuid)`: the constant's place is that of the type's name or of the cast. It claims
-/// the next literal if that is a string; a key is never read from there.
+/// `date '2024-01-01'`, `CAST('..' AS uuid)`: the constant's place is that of the type's name or of the cast.
+/// The constant claims the next literal if that is a string; a key is never read from there.
 fn claim_behind_cast(input: &Input<'_>, location: usize, claimed: &mut [bool]) {
     let number = input.literals.partition_point(|literal| literal.start < location);
     let quoted = |literal: &std::ops::Range<usize>| {

@@ -12,7 +12,7 @@ use history::ColumnSet;
 /// Why a result may differ from one run to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Chance {
-    /// LIMIT or OFFSET without an order that tells all rows apart.
+    /// LIMIT or OFFSET without an order that distinguishes all rows.
     Limit,
     /// DISTINCT ON keeps one row of several.
     DistinctOn,

@@ -1,15 +1,16 @@
-//! What a statement is where transactions are ordered before they are executed, and every server executes what writes.
+//! Classification of statements for designs that order transactions before execution, and execute writes at
+//! every server.
 
 use super::{Differs, FootprintTemplate, Kind, Template, Values};
 use history::RelationId;
 use std::collections::BTreeSet;
 
-/// What one execution is.
+/// Class of one execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ordered {
-    /// It reads.
+    /// Reads only.
     Reads,
-    /// It seems to read: it calls a function of which nothing is known.
+    /// Seems to read: calls an unknown function.
     SeemsToRead,
     /// Every server executes it.
     Writes,
@@ -18,7 +19,7 @@ pub enum Ordered {
 }
 
 impl Template {
-    /// What this execution is.
+    /// Class of this execution.
     pub fn ordered(&self, values: &Values<'_>) -> Ordered {
         let writes_tables = matches!(&self.writes, FootprintTemplate::Tables(tables) if !tables.is_empty());
         if self.kind == Kind::Read && !self.replay.moves_sequences && !writes_tables {
@@ -27,8 +28,8 @@ impl Template {
         self.differs_with(values).map_or(Ordered::Writes, Ordered::Differs)
     }
 
-    /// The tables that it reads, those that its foreign keys look into among them, and those that it writes; `None`: nobody
-    /// knows.
+    /// Tables that it reads, tables that its foreign keys look into included, and tables that it writes.
+    /// `None`: unknown.
     pub fn touched_tables(&self) -> Option<(BTreeSet<RelationId>, BTreeSet<RelationId>)> {
         let (FootprintTemplate::Tables(reads), FootprintTemplate::Tables(writes)) =
             (&self.reads, &self.writes)

@@ -1,8 +1,9 @@
-//! Whether a statement that writes would write the same if it were executed again, elsewhere, where the tables that it
-//! reads and writes hold the same rows: by what it is, whatever its values.
+//! Decides whether a statement that writes would write the same if it were executed again, elsewhere, where
+//! the tables that it reads and writes hold the same rows: by its template, whatever its values.
 //!
-//! Nothing fires where it is executed again: neither triggers nor the actions of foreign keys. So who has any of them does
-//! not write by the statement alone. Only where all functions of the triggers that it fires are declared they fire there too.
+//! Nothing fires at the second execution: neither triggers nor the actions of foreign keys. So a statement
+//! that has any of them does not determine its writes alone. Triggers fire there too only if all functions of
+//! the triggers that it fires are declared.
 
 use super::footprint::FootprintTemplate;
 use super::judge::may_draw;
@@ -19,25 +20,25 @@ use std::collections::BTreeSet;
 /// Why a statement may write something else when it is executed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Otherwise {
-    /// It is not one INSERT, UPDATE or DELETE of one table: MERGE, a WITH that writes, what rules made of it.
+    /// Not one INSERT, UPDATE or DELETE of one table: MERGE, a WITH that writes, or a rule's rewriting.
     Form,
-    /// What it does depends on more than rows, or it does more than to write rows.
+    /// Its effect depends on more than rows, or is more than writing rows.
     Stays(Stay),
-    /// What it reads is not determined by the rows.
+    /// The rows do not determine its reads.
     Chance(Chance),
-    /// It draws random values, or may.
+    /// Draws random values, or may.
     Draws,
-    /// An UPDATE with FROM: of several rows that match one, any is taken.
+    /// An UPDATE with FROM: if several rows match one, any is taken.
     Matches,
     /// ON CONFLICT: of several rows of its own that conflict, the first one is inserted.
     Conflict,
-    /// It has other tables written too: triggers, foreign keys.
+    /// Causes writes of other tables: triggers, foreign keys.
     Causes,
     /// Its table has partitions or children.
     Children,
     /// Replicas hold its table otherwise than the primary.
     Unlike,
-    /// Which rows it meets, policies decide, by roles that may be others later.
+    /// Policies decide which rows it meets, by roles that may change later.
     Policies,
 }
 
@@ -59,18 +60,19 @@ impl Otherwise {
     }
 }
 
-/// What a statement touches if what it calls touches no more than was declared.
+/// Footprint of a statement, if its calls touch no more than was declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByDeclaration {
-    /// What it reads.
+    /// Rows that it reads.
     pub reads: FootprintTemplate,
-    /// What it writes.
+    /// Rows that it writes.
     pub writes: FootprintTemplate,
-    /// It fires triggers, whose declared functions may write these tables besides; `None`: it fires none.
+    /// Tables that triggers' declared functions may write as well, if it fires triggers. `None`: it fires
+    /// none.
     pub fires: Option<BTreeSet<RelationId>>,
 }
 
-/// What is known of the statement besides.
+/// Other facts about the statement.
 pub(super) struct Known<'k> {
     pub(super) stays: &'k BTreeSet<Stay>,
     pub(super) chance: Option<Chance>,
@@ -146,7 +148,8 @@ fn only_writer(facts: &Facts) -> Option<&Query> {
 }
 
 impl Template {
-    /// Whether this execution writes the same when it is executed again on the same rows; the table that it writes.
+    /// Decides whether this execution writes the same when it is executed again on the same rows. Returns the
+    /// table that it writes.
     ///
     /// Errors: why it may not.
     pub fn again_with(&self, values: &Values<'_>) -> Result<RelationId, Otherwise> {
@@ -154,12 +157,13 @@ impl Template {
         if self.clock_words.are_among(values) { Err(Otherwise::Stays(Stay::Clock)) } else { Ok(target) }
     }
 
-    /// Where it is executed again, triggers are to fire, and may write these tables; `None`: nothing is to fire.
+    /// Tables that triggers may write at the second execution, if triggers are to fire. `None`: nothing is to
+    /// fire.
     pub fn fires_again(&self) -> Option<&BTreeSet<RelationId>> {
         self.again.by_declaration.as_ref()?.fires.as_ref()
     }
 
-    /// What it reads, and what it writes, where it is executed again.
+    /// Footprints of the second execution: rows that it reads, and rows that it writes.
     pub fn touched_again(&self) -> (&FootprintTemplate, &FootprintTemplate) {
         match &self.again.by_declaration {
             Some(declared) => (&declared.reads, &declared.writes),

@@ -1,13 +1,14 @@
-//! What a replica that Consort feeds answers otherwise than the primary, although it holds the same rows: it is a server
-//! of its own, where the same types and tables have other OIDs.
+//! Differences between the answers of a logical replica of Consort and the primary, although both hold the
+//! same rows: the replica is a server of its own, where the same types and tables have other OIDs.
 //!
-//! What names objects by their OIDs, tells where a row lies, reads a sequence, a large object or a relation that is not in
-//! the stream stays at the primary anyway ([`Stay`](super::Stay)). What is left are functions that make a value out of an
-//! OID without saying so, and the binary form of arrays and rows, in which the types of their elements are named. The
-//! description of a result names types and tables too, and is told in the primary's OIDs ([`Described`]).
+//! Statements that name objects by their OIDs, read a row's physical position, a sequence, a large object or
+//! a relation that is not in the stream stay at the primary anyway ([`Stay`](super::Stay)). The rest are
+//! functions that make a value out of an OID without saying so, and the binary form of arrays and rows, in
+//! which the types of their elements are named. The description of a result names types and tables too, and
+//! is given in the primary's OIDs ([`Described`]).
 //!
-//! Some columns and tables are not the same there, or are left out: `catalog/unlike.sql` lists them, and who reads them is
-//! answered elsewhere.
+//! Some columns and tables differ there, or are left out: `catalog/unlike.sql` lists them, and their reads
+//! are answered elsewhere.
 
 use super::footprint::FootprintTemplate;
 use crate::catalog::{Catalog, TypeKind};
@@ -16,7 +17,7 @@ use crate::tree::walk::Facts;
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
 
-/// How a read may run at a replica that Consort feeds.
+/// How a read may run at a logical replica of Consort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtCopies {
     /// Not at all.
@@ -52,7 +53,7 @@ const BY_OID: &[u32] = &[
 /// The operators of those comparisons, `*<` and its kin.
 const IMAGES: std::ops::RangeInclusive<u32> = 3190..=3193;
 
-/// `record` and an array of it: of which types, only its value says.
+/// `record` and an array of it: only the value names its types.
 const RECORDS: [u32; 2] = [2249, 2287];
 
 /// Consort's own schema, which is another at each server.
@@ -82,7 +83,7 @@ pub(super) fn at_copies(
     }
 }
 
-/// Whether anything is read that replicas hold otherwise.
+/// True if the statement reads something that replicas hold otherwise.
 fn reads_unlike(reads: &FootprintTemplate, catalog: &Catalog) -> bool {
     let FootprintTemplate::Tables(tables) = reads else { return true };
     tables.iter().any(|(relation, accesses)| {
@@ -91,7 +92,7 @@ fn reads_unlike(reads: &FootprintTemplate, catalog: &Catalog) -> bool {
     })
 }
 
-/// Whether the binary form of a value of this type holds OIDs that are not the same everywhere.
+/// True if the binary form of a value of this type holds OIDs that are not the same everywhere.
 fn names_types_in_binary(type_id: u32, catalog: &Catalog) -> bool {
     let mut open = vec![type_id];
     let mut seen = BTreeSet::new();

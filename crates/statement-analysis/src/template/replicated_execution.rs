@@ -1,8 +1,9 @@
-//! Whether a statement may be executed by several servers, each by itself, so that all have the same rows afterwards; and
-//! what must be looked after then: sequences that move alike, words that stand for an instant, tables that foreign keys look
-//! into.
+//! Decides whether several servers may execute a statement independently, so that all have the same rows
+//! afterwards. Also finds the parts that need care then: sequences that move alike, words that stand for an
+//! instant, tables that foreign keys look into.
 //!
-//! The tree tells: nothing is executed to find out. What is not surely the same everywhere [differs](Differs).
+//! The tree decides: nothing is executed to find out. A part that is not surely the same everywhere
+//! [differs](Differs).
 
 use super::footprint::FootprintTemplate;
 use super::key_equalities::Keys;
@@ -22,10 +23,11 @@ use std::collections::BTreeSet;
 pub struct Replay {
     /// Why its executions may differ.
     pub differs: Option<Differs>,
-    /// It moves a sequence, the same way everywhere.
+    /// True if it moves a sequence, the same way everywhere.
     pub moves_sequences: bool,
-    /// So many words of its text stand for the instant at which its transaction began: `now()`, `CURRENT_TIMESTAMP`,
-    /// `CURRENT_DATE`, `LOCALTIMESTAMP`. Where others execute it, they must be replaced by one value.
+    /// Number of words of its text that stand for the instant at which its transaction began: `now()`,
+    /// `CURRENT_TIMESTAMP`, `CURRENT_DATE`, `LOCALTIMESTAMP`. Other servers execute the text with one value
+    /// in their place.
     pub instants: usize,
     /// Tables whose rows foreign keys look for, or look away from, when it writes.
     pub looks_into: BTreeSet<RelationId>,
@@ -36,23 +38,25 @@ pub struct Replay {
 pub enum Differs {
     /// Nothing is known of a function that it calls or a trigger that it fires.
     Unknown,
-    /// It asks for the time in a way that cannot be replaced by a value.
+    /// Asks for the time in a way that cannot be replaced by a value.
     Clock,
-    /// It draws random values.
+    /// Draws random values.
     Random,
-    /// It gives numbers of a sequence to rows whose order is not determined, or asks for a session's last number.
+    /// Gives numbers of a sequence to rows whose order is not determined, or asks for a session's last
+    /// number.
     Sequence,
-    /// Which rows it chooses, or a sum of them, depends on where they lie.
+    /// The chosen rows, or a sum of them, depend on where rows lie.
     Chance(Chance),
-    /// An UPDATE with FROM: of several rows that match one, any is taken.
+    /// An UPDATE with FROM: if several rows match one, any is taken.
     Matches,
-    /// ON CONFLICT: of several rows of its own that conflict, the first one is inserted, and their order is not determined.
+    /// ON CONFLICT: of several rows of its own that conflict, the first one is inserted, and their order is
+    /// not determined.
     Conflict,
-    /// It calls a declared function that writes, for rows whose order is not determined.
+    /// Calls a declared function that writes, for rows whose order is not determined.
     Rows,
-    /// It touches what replicas hold otherwise, or not at all.
+    /// Touches data that replicas lack or hold otherwise.
     Unlike,
-    /// It reads what belongs to one server or one session, for this reason.
+    /// Reads state of one server or one session, for this reason.
     Stays(Stay),
 }
 
@@ -73,52 +77,56 @@ impl Differs {
         }
     }
 
-    /// What a person reads behind "the statement is executed by every server, and".
+    /// Text for users after "the statement is executed by every server, and".
     pub fn sentence(self) -> &'static str {
         match self {
             Differs::Unknown => {
-                "it calls a function, or fires a trigger or a rule, of which nothing is known to be the same everywhere"
+                "the statement calls a function, or fires a trigger or rule, that may differ between servers"
             }
-            Differs::Clock => "it asks for the time in a way that cannot be replaced by one value",
-            Differs::Random => "it draws random values",
+            Differs::Clock => "the statement uses the current time in a way that one value cannot replace",
+            Differs::Random => "the statement uses random values",
             Differs::Sequence => {
-                "it gives numbers of a sequence to rows whose order is not determined, or asks for the last one"
+                "the statement gives sequence numbers to rows in an undetermined order, or asks for the \
+                 last one"
             }
-            Differs::Chance(Chance::Limit) => "LIMIT chooses rows without an order that tells them apart",
+            Differs::Chance(Chance::Limit) => "LIMIT chooses rows without a unique order",
             Differs::Chance(Chance::DistinctOn) => "DISTINCT ON chooses rows without an order",
             Differs::Chance(Chance::Aggregate) => "an aggregate's result depends on the order of its rows",
             Differs::Chance(Chance::Window) => "a window function's result depends on the order of its rows",
-            Differs::Matches => "of several rows of FROM that match one which it updates, any is taken",
+            Differs::Matches => "several rows of FROM may match a row to update, and any of them is taken",
             Differs::Conflict => {
-                "of several rows of a query that conflict the first one is inserted, and their order is not determined"
+                "the first of several conflicting rows of a query is inserted, and their order is not \
+                 determined"
             }
             Differs::Rows => {
-                "it calls a declared function that writes for rows whose order is not determined"
+                "the statement calls a declared function that writes for rows in an undetermined order"
             }
-            Differs::Unlike => "it touches a table or a column that replicas hold otherwise, or not at all",
+            Differs::Unlike => {
+                "the statement uses a table or a column that replicas hold differently or lack"
+            }
             Differs::Stays(stay) => stay.sentence(),
         }
     }
 
-    /// What its author can do.
+    /// Advice to its author.
     pub fn hint(self) -> &'static str {
         match self {
             Differs::Clock | Differs::Random => "Send the value itself, as a literal or a parameter.",
             Differs::Sequence => {
-                "Insert rows that stand in the statement (VALUES), or fetch the numbers first with SELECT nextval(..)."
+                "Insert rows with VALUES, or fetch the numbers first with SELECT nextval(..)."
             }
-            Differs::Chance(_) => "Order the rows by their key, or name them.",
+            Differs::Chance(_) => "Order the rows by their key, or select them by key.",
             Differs::Unknown => {
-                "Write what it does as plain statements, or declare the function in the configuration, in a table \
-                 [procedure.\"schema.name\"]. docs/designs.md lists what this design does not execute."
+                "Write its effect as plain statements, or declare the function in the configuration \
+                 ([procedure.\"schema.name\"]). docs/designs.md lists what this design does not execute."
             }
             Differs::Matches => {
-                "Join each table by its whole primary key, or set what a sub-query gives, which fails where there are several: SET \
-                 column = (SELECT ..)."
+                "Join each table by its whole primary key, or use a sub-query, which fails if it returns \
+                 several rows: SET column = (SELECT ..)."
             }
             Differs::Conflict => {
-                "Insert rows that stand in the statement (VALUES); or leave out with WHERE NOT EXISTS (..) what is there already, \
-                 and with DISTINCT or GROUP BY what comes twice."
+                "Insert rows with VALUES; or exclude existing rows with WHERE NOT EXISTS (..), and \
+                 duplicates with DISTINCT or GROUP BY."
             }
             Differs::Rows => "Call it once for each row.",
             Differs::Unlike | Differs::Stays(_) => "docs/designs.md lists what this design does not execute.",
@@ -143,18 +151,18 @@ const INSTANTS: [i64; 3] = [0, 3, 7];
 /// `regclass`.
 const REGCLASS: u32 = 2205;
 
-/// What the template has found besides.
+/// Other findings of the template.
 pub(super) struct Found<'f> {
     pub(super) writes: &'f FootprintTemplate,
     pub(super) stays: &'f BTreeSet<Stay>,
     pub(super) chance: Option<Chance>,
-    /// It reads what replicas hold otherwise.
+    /// True if it reads data that replicas hold otherwise.
     pub(super) never_at_copies: bool,
-    /// It calls a declared function that writes.
+    /// True if it calls a declared function that writes.
     pub(super) calls_writers: bool,
-    /// What was declared draws numbers of sequences.
+    /// True if a declared function draws numbers of sequences.
     pub(super) draws: bool,
-    /// It writes one row of one table at most, but for what was declared.
+    /// True if it writes one row of one table at most, apart from declared functions.
     pub(super) one_row: bool,
 }
 
@@ -284,7 +292,8 @@ impl Look<'_, '_> {
         self.facts.queries.iter().flat_map(|query| query.relations()).all(|(_, of)| !of.joined)
     }
 
-    /// It passes over, or updates, what conflicts, and inserts rows of a query whose order is not determined.
+    /// True if it passes over, or updates, conflicting rows, and inserts rows of a query whose order is not
+    /// determined.
     fn inserts_the_first(&self) -> bool {
         let from_query = |query: &Query| {
             let queries = query.entries.iter().any(|entry| matches!(entry, Entry::Subquery(_)));
@@ -293,7 +302,7 @@ impl Look<'_, '_> {
         !self.rows_in_order() && self.facts.queries.iter().any(from_query)
     }
 
-    /// It is one query of one table, and asks no sequence itself.
+    /// True if it is one query of one table, and asks no sequence itself.
     fn is_one_table(&self) -> bool {
         let asks = |function: &u32| self.catalog.function_class(*function) == Class::Sequence;
         let [query] = &self.facts.queries[..] else { return false };

@@ -3,50 +3,50 @@
 /// A class of statements that no standby may answer. The order is the order of telling: the first one is *the* reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stay {
-    /// It has no plan.
+    /// Has no plan.
     Utility,
     /// Its tree could not be read, or holds something unknown.
     UnreadableTree,
-    /// It inserts, updates, deletes or merges.
+    /// Inserts, updates, deletes or merges.
     Writes,
-    /// It locks rows: FOR UPDATE and its kin.
+    /// Locks rows: FOR UPDATE and its kin.
     LocksRows,
-    /// It has an effect that is in no table: a notification, a message in the log.
+    /// Has an effect that is in no table: a notification, a message in the log.
     Effect,
-    /// It reads or moves a sequence.
+    /// Reads or moves a sequence.
     Sequence,
-    /// It reads or changes what belongs to the session.
+    /// Reads or changes state of the session.
     Session,
-    /// It asks for the time.
+    /// Asks for the time.
     Clock,
-    /// It tells or compares transactions.
+    /// Reads or compares transaction identifiers.
     Transaction,
-    /// It reads a system column: which transaction wrote a row, where it lies.
+    /// Reads a system column: a row's transaction, or its physical position.
     SystemColumn,
-    /// It tells or changes what belongs to one server.
+    /// Reads or changes state of one server.
     Node,
-    /// It has the server load its configuration anew.
+    /// Makes the server reload its configuration.
     Reload,
-    /// It reads PostgreSQL's own catalogs.
+    /// Reads PostgreSQL's own catalogs.
     Catalog,
-    /// It takes or gives OIDs of objects by name, or asks about objects.
+    /// Takes or gives OIDs of objects by name, or asks about objects.
     ObjectIdentifier,
-    /// It runs SQL that it is given as text.
+    /// Runs SQL that it is given as text.
     RunsText,
-    /// It reads or writes large objects.
+    /// Reads or writes large objects.
     LargeObject,
-    /// It reads a foreign table.
+    /// Reads a foreign table.
     ForeignTable,
-    /// It reads a relation whose changes do not come out of the decoder: unlogged, temporary, materialized, outside the
-    /// publication.
+    /// Reads a relation whose changes do not come out of the decoder: unlogged, temporary, materialized,
+    /// outside the publication.
     NotInStream,
-    /// It reads a relation that is not in the catalog that was loaded.
+    /// Reads a relation that is not in the catalog that was loaded.
     UnknownRelation,
-    /// It calls a function, operator, cast or type of which nothing is known.
+    /// Calls an unknown function, operator, cast or type.
     UnknownFunction,
     /// Its result depends on where rows lie: TABLESAMPLE, WHERE CURRENT OF.
     ByPlace,
-    /// It uses something that is dropped when a session ends, and nobody hears of it: its names may stand for something else
+    /// Uses an object that is dropped silently when a session ends: its names may stand for something else
     /// then.
     Fleeting,
     /// To parse it gives a notice or a warning, each time.
@@ -110,34 +110,34 @@ impl Stay {
         }
     }
 
-    /// What a person reads.
+    /// Text for users.
     pub fn sentence(self) -> &'static str {
         match self {
-            Stay::Utility => "it is a utility statement",
-            Stay::UnreadableTree => "its query tree could not be read",
-            Stay::Writes => "it writes",
-            Stay::LocksRows => "it locks rows",
-            Stay::Effect => "it has an effect outside of tables",
-            Stay::Sequence => "it reads or moves a sequence",
-            Stay::Session => "it reads or changes what belongs to the session",
-            Stay::Clock => "its result depends on the time",
-            Stay::Transaction => "it tells or compares transactions",
-            Stay::SystemColumn => "it reads a system column",
-            Stay::Node => "it asks about one server",
-            Stay::Reload => "it has the server load its configuration anew",
-            Stay::Catalog => "it reads PostgreSQL's catalogs",
-            Stay::ObjectIdentifier => "it names objects of the database by their OIDs",
-            Stay::RunsText => "it runs SQL that it is given as text",
-            Stay::LargeObject => "it uses large objects",
-            Stay::ForeignTable => "it reads a foreign table",
-            Stay::NotInStream => "it reads a relation whose changes are not in the stream",
-            Stay::UnknownRelation => "it reads a relation that is not known yet",
+            Stay::Utility => "the statement is a utility statement",
+            Stay::UnreadableTree => "the query tree of the statement could not be read",
+            Stay::Writes => "the statement writes",
+            Stay::LocksRows => "the statement locks rows",
+            Stay::Effect => "the statement has an effect outside of tables",
+            Stay::Sequence => "the statement reads or advances a sequence",
+            Stay::Session => "the statement reads or changes session state",
+            Stay::Clock => "the statement depends on the current time",
+            Stay::Transaction => "the statement reads or compares transaction identities",
+            Stay::SystemColumn => "the statement reads a system column",
+            Stay::Node => "the statement asks about one server",
+            Stay::Reload => "the statement makes the server reload its configuration",
+            Stay::Catalog => "the statement reads PostgreSQL's catalogs",
+            Stay::ObjectIdentifier => "the statement names objects of the database by their OIDs",
+            Stay::RunsText => "the statement runs SQL that is passed as text",
+            Stay::LargeObject => "the statement uses large objects",
+            Stay::ForeignTable => "the statement reads a foreign table",
+            Stay::NotInStream => "the statement reads a relation whose changes are not in the stream",
+            Stay::UnknownRelation => "the statement reads a relation that is not known yet",
             Stay::UnknownFunction => {
-                "it calls a function, an operator or a type that is not known to be harmless"
+                "the statement uses a function, an operator or a type that is not known to be replica-safe"
             }
-            Stay::ByPlace => "its result depends on where rows lie",
-            Stay::Fleeting => "it uses something that depends on what is temporary, and goes with it",
-            Stay::Warns => "PostgreSQL warns of it whenever it is parsed",
+            Stay::ByPlace => "the result depends on the physical order of rows",
+            Stay::Fleeting => "the statement depends on a temporary object",
+            Stay::Warns => "PostgreSQL warns whenever the statement is parsed",
         }
     }
 }

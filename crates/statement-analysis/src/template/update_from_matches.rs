@@ -1,5 +1,5 @@
-//! Whether an UPDATE with FROM may find several rows for one that it updates. PostgreSQL takes any of them then: which one, is said
-//! by how a server joins them and by where they lie there.
+//! Decides whether an UPDATE with FROM may find several rows for one that it updates. PostgreSQL takes any of
+//! them then. The server's join method and the physical order of rows decide which one.
 
 use super::key_equalities::Keys;
 use super::nondeterminism::only_joined;
@@ -9,7 +9,7 @@ use crate::tree::walk::Facts;
 use crate::tree::{NodeId, Tree, Value, as_node};
 use std::collections::BTreeSet;
 
-/// Whether what a statement writes may depend on that.
+/// True if the written rows may depend on that choice.
 pub(super) fn takes_any_match(
     tree: &Tree<'_>,
     facts: &Facts,
@@ -36,8 +36,8 @@ struct Equality {
 }
 
 impl<'t> Join<'_, 't> {
-    /// What it sets, and gives to a query around it, follows from the row that is updated, and from rows of which just one matches
-    /// that.
+    /// True if the row that is updated determines all that it sets and gives to a query around it, together
+    /// with rows of which just one matches.
     fn is_determined(&self) -> bool {
         let Some(target) = self.query.target else { return false };
         let equalities = self.equalities();
@@ -51,7 +51,7 @@ impl<'t> Join<'_, 't> {
         made.into_iter().all(|list| self.follows_from(list, &known))
     }
 
-    /// What holds of every match. Outer joins are not looked into.
+    /// Equalities that hold for every match. Outer joins are not looked into.
     fn equalities(&self) -> Vec<Equality> {
         let tree = self.tree;
         let mut found = Vec::new();
@@ -76,7 +76,7 @@ impl<'t> Join<'_, 't> {
         found
     }
 
-    /// Those of its two sides that are columns.
+    /// The sides of the comparison that are columns.
     fn compared(&self, node: NodeId) -> Vec<Equality> {
         let sides: Vec<NodeId> = self.tree.nodes(node, "args").collect();
         let (Some(operator), [first, second]) = (self.keys.operator(node), &sides[..]) else {

@@ -1,5 +1,5 @@
-//! What a statement may change: its own targets and all that follows from the catalogs. Never too small: a trigger, a rule
-//! or a function of which nothing is known may write anything.
+//! Rows that a statement may change: its own targets and all that follows from the catalogs. The set is never
+//! too small: a trigger, a rule or an unknown function may write anything.
 
 use super::footprint::{AccessTemplate, FootprintTemplate, RowsTemplate};
 use super::key_equalities::Keys;
@@ -10,7 +10,7 @@ use crate::tree::{NodeId, Tree};
 use history::{ColumnSet, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is done to one relation.
+/// Change of one relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     insert: bool,
@@ -23,17 +23,17 @@ struct Change {
 /// Nothing bounds what is written.
 struct Anything;
 
-/// Which declarations of triggers' functions count.
+/// Selects the declarations of triggers' functions that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Those by which footprints go.
+    /// Declarations by which footprints go.
     Footprints,
     /// All: it is asked whether a statement may be executed again.
     Again,
 }
 
-/// All that the queries of a statement may change, and the declared functions of the triggers that this fires: what these touch
-/// is not in it.
+/// All that the queries of a statement may change, and the declared functions of the triggers that this
+/// fires. Tables that these functions touch are not included.
 pub(super) fn writes(
     tree: &Tree<'_>,
     facts: &Facts,
@@ -56,7 +56,7 @@ pub(super) fn writes(
 
 type Target = Option<(RelationId, bool)>;
 
-/// What one query does to its target. An unknown target is `Some((None, ..))`.
+/// Change that one query makes to its target. An unknown target is `Some((None, ..))`.
 fn change(tree: &Tree<'_>, number: usize, query: &Query, keys: &Keys<'_, '_>) -> Option<(Target, Change)> {
     let target = query.target();
     let place = query.target.unwrap_or(usize::MAX);
@@ -78,7 +78,8 @@ fn change(tree: &Tree<'_>, number: usize, query: &Query, keys: &Keys<'_, '_>) ->
     Some((found, change))
 }
 
-/// The columns that an UPDATE assigns: those that its author named, and those that a rule or a view made of them.
+/// The columns that an UPDATE assigns: those that its author named, and those that a rule or a view made of
+/// them.
 fn updated(tree: &Tree<'_>, query: &Query) -> ColumnSet {
     let named = query.target().map_or(ColumnSet::All, |target| target.updated);
     targets(tree, query.node, "targetList").fold(named, |columns, (attribute, _)| columns.with(attribute))
@@ -166,7 +167,7 @@ struct Spread<'s> {
     footprint: FootprintTemplate,
     /// Declared functions of triggers.
     fired: BTreeSet<u32>,
-    /// What has been followed already: deletes, and the columns updated.
+    /// Changes followed already: deletes, and the columns updated.
     done: BTreeMap<RelationId, (bool, ColumnSet)>,
 }
 
@@ -235,7 +236,7 @@ impl Spread<'_> {
         Ok(self.caused(id, change.delete, updated.unwrap_or(ColumnSet::NONE)))
     }
 
-    /// Whether something unknown runs when this table is written.
+    /// Returns an error if something unknown runs when this table is written.
     fn check(&mut self, relation: &Relation, change: &Change, caused: bool) -> Result<(), Anything> {
         let fires = |trigger: &&Trigger| {
             trigger.insert && change.insert
@@ -261,7 +262,7 @@ impl Spread<'_> {
         };
         let unknown = relation.write_functions.iter().any(opaque);
         let table = matches!(relation.kind, RelationKind::Table | RelationKind::Partitioned);
-        // The statement's own rules are in its tree; those of a table that a foreign key writes are not.
+        // The statement's own rules are in its tree; rules of a table that a foreign key writes are not.
         if unknown || !table || (caused && relation.rules) { Err(Anything) } else { Ok(()) }
     }
 
@@ -272,7 +273,7 @@ impl Spread<'_> {
         }
     }
 
-    /// What the foreign keys that refer to this table do, unless it was followed before.
+    /// Changes by the foreign keys that refer to this table, unless followed before.
     fn caused(&mut self, id: RelationId, delete: bool, updated: ColumnSet) -> Vec<(RelationId, Change)> {
         let done = self.done.entry(id).or_insert((false, ColumnSet::NONE));
         let delete = delete && !done.0;

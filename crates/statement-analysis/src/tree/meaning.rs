@@ -1,5 +1,6 @@
-//! What a statement means, as one number: which relations, columns, functions, operators and types PostgreSQL took its
-//! names for. It names them by their OIDs, so two trees of one text differ only by what the catalog said.
+//! Meaning of a statement, as one number: the relations, columns, functions, operators and types that
+//! PostgreSQL resolved its names to. The tree names them by their OIDs, so two trees of one text differ only
+//! by the catalog's state.
 
 use super::{Tree, Value};
 use std::hash::{DefaultHasher, Hash, Hasher};

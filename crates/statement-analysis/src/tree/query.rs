@@ -1,9 +1,9 @@
-//! The range table of one query: what its columns refer to.
+//! The range table of one query: the relations that its columns refer to.
 
 use super::{NodeId, Tree, Value};
 use history::{ColumnSet, RelationId};
 
-/// What a query does.
+/// Command of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// SELECT, VALUES, TABLE.
@@ -31,7 +31,7 @@ pub struct Query {
     pub node: NodeId,
     /// The query around it.
     pub outer: Option<usize>,
-    /// What it does.
+    /// Command of the query.
     pub command: Command,
     /// Its range table; number 1 comes first.
     pub entries: Vec<Entry>,
@@ -52,20 +52,20 @@ pub enum Entry {
     Join(NodeId),
     /// Rows of expressions, with the entry's node.
     Values(NodeId),
-    /// Functions, CTEs and the rest: what they read is walked where it stands.
+    /// Functions, CTEs and the rest: their reads are walked in place.
     Other,
 }
 
 /// A relation in a range table.
 #[derive(Clone, Copy, Debug)]
 pub struct Relation {
-    /// Which one.
+    /// The relation.
     pub id: RelationId,
-    /// It is a view: its rows come from elsewhere, the entry only carries permissions.
+    /// True for a view: its rows come from elsewhere, the entry only carries permissions.
     pub view: bool,
     /// Tables that inherit from it are meant, too.
     pub children: bool,
-    /// It stands in FROM or is what an UPDATE or DELETE goes through.
+    /// True if it stands in FROM or is what an UPDATE or DELETE goes through.
     pub joined: bool,
     /// The columns read.
     pub columns: ColumnSet,

@@ -118,7 +118,7 @@ fn bounds_are_named() {
     assert!(Tree::read("<>").is_ok());
 }
 
-/// What cannot be traced is said so; a small footprint by mistake would be a wrong answer.
+/// An untraceable value is reported as such; a footprint that is too small would be a wrong answer.
 #[test]
 fn what_cannot_be_traced_is_said() {
     for (from, to) in [
@@ -136,7 +136,7 @@ fn what_cannot_be_traced_is_said() {
     assert!(facts(&Tree::read(&unknown).unwrap()).marks.unknown_node);
 }
 
-/// Whatever the text is, reading and walking it ends, and does not panic.
+/// Reading and walking any text ends, and does not panic.
 #[test]
 fn anything_can_be_read() {
     let pieces = [

@@ -11,12 +11,12 @@ use crate::oid::FIRST_USER_OID;
 use history::{ColumnSet, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was found in the trees of one statement.
+/// Findings in the trees of one statement.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// Every query, outer ones before those inside them.
     pub queries: Vec<Query>,
-    /// How many of them are the statement's own or made from it by rules.
+    /// Places of the queries that are the statement's own or made from it by rules.
     pub roots: Vec<usize>,
     /// Relations that the statement's author named.
     pub named: BTreeSet<RelationId>,
@@ -30,7 +30,7 @@ pub struct Facts {
     pub text_conversions: BTreeSet<u32>,
     /// Aggregates called without an order of their own.
     pub unordered_aggregates: BTreeSet<u32>,
-    /// Those whose order does not tell apart what they take in.
+    /// Aggregates whose order does not distinguish their inputs.
     pub tied_aggregates: BTreeSet<u32>,
     /// Window functions called.
     pub window_functions: BTreeSet<u32>,
@@ -56,7 +56,7 @@ pub struct Constant {
     /// Byte offset in the statement of the literal, or of the cast that it was folded with; `None` if it comes from a
     /// view, a default or a policy.
     pub location: Option<usize>,
-    /// It is NULL.
+    /// True if it is NULL.
     pub null: bool,
 }
 
@@ -103,7 +103,7 @@ pub fn facts(tree: &Tree<'_>) -> Facts {
     walk.facts
 }
 
-/// Where in the tree something stands.
+/// Position of a node in the tree.
 #[derive(Clone, Copy)]
 struct Place {
     query: usize,
@@ -114,7 +114,7 @@ struct Place {
 struct Walk<'w, 't> {
     tree: &'w Tree<'t>,
     facts: Facts,
-    /// What is still to be looked at, with the place that it stands in.
+    /// Values still to be looked at, with the place that each stands in.
     open: Vec<(Value<'t>, Place)>,
     /// Columns of joins that were followed already.
     seen: BTreeSet<(usize, usize, i64)>,
@@ -313,7 +313,7 @@ impl Facts {
     }
 }
 
-/// The columns named in an expression that is about one table: of a generated column, an index, a check.
+/// The columns named in an expression about one table: of a generated column, an index, a check.
 pub fn own_columns(tree: &Tree<'_>) -> ColumnSet {
     let columns = tree.all().filter(|node| tree.name(*node) == "VAR");
     ColumnSet::of(columns.map(|node| {

@@ -1,4 +1,5 @@
-//! What is fuzzed here (`make fuzz`): checks that hold for any bytes, and what was kept of them in `fuzz/corpus`.
+//! Fuzzed checks (`make fuzz`): properties that hold for any bytes, and the inputs kept of them in
+//! `fuzz/corpus`.
 #![expect(clippy::disallowed_methods, reason = "the tests read files; the crate does not")]
 
 #[path = "../../../../fuzz/play.rs"]

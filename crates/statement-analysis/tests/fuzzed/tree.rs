@@ -1,4 +1,5 @@
-//! Any text as the tree that a server made of a statement: what is touched, and what keeps the statement at the primary.
+//! Any text as the tree that a server made of a statement: its footprint, and the reasons that keep it at the
+//! primary.
 
 use statement_analysis::shape::{Shape, Strings};
 use statement_analysis::tree::query::Query;

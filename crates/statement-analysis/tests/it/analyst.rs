@@ -40,7 +40,7 @@ impl Analyst {
         Ok(Analyst { client, trees })
     }
 
-    /// From now on the server tells what it makes of every statement.
+    /// Makes the server report its tree of every statement from now on.
     pub(crate) async fn listen(&mut self) {
         let settings = "SET client_min_messages = log; SET debug_print_rewritten = on; SET debug_pretty_print = off; SET log_min_messages = fatal";
         self.run(settings).await;
@@ -73,7 +73,7 @@ impl Analyst {
             .collect())
     }
 
-    /// What a mere Parse of this statement says.
+    /// The server's answer to a mere Parse of this statement.
     pub(crate) async fn trees(&mut self, sql: &str) -> Result<String, String> {
         while self.trees.try_recv().is_ok() {}
         self.client.prepare(sql).await.map_err(|error| describe(&error))?;

@@ -1,5 +1,5 @@
-//! Statements with the answer that is expected of each: what it touches, whether it may leave, and why not. The answers
-//! were made by the analysis and reviewed; `CONSORT_BLESS=1` writes them anew.
+//! Statements with the expected answer of each: its footprint, whether it may be offloaded, and why not. The
+//! analysis made the answers, and they were reviewed; `CONSORT_BLESS=1` writes them again.
 
 use crate::analyst::Analyst;
 use crate::server::Server;

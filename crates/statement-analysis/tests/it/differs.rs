@@ -1,4 +1,5 @@
-//! What several servers would execute differently although they have the same rows: their rows lie elsewhere.
+//! Statements that several servers would execute differently although they have the same rows: their rows lie
+//! elsewhere.
 
 use crate::server::Server;
 use statement_analysis::Differs;

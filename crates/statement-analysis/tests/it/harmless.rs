@@ -1,4 +1,5 @@
-//! Functions that `harmless_functions` names, as a real catalog has them: what counts by its name, what by its declaration.
+//! Functions that `replica_safe_functions` names, as a real catalog has them: some count by name, some by
+//! declaration.
 
 use crate::server::Server;
 use statement_analysis::catalog::Procedure;
@@ -16,7 +17,7 @@ const SCHEMA: &str = "CREATE PUBLICATION consort FOR ALL TABLES; \
     CREATE AGGREGATE added(int) (sfunc = adds, stype = int, initcond = '0'); \
     CREATE FUNCTION pure(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1'";
 
-/// What is named, besides what the case declares.
+/// Named functions, in addition to those that the case declares.
 const NAMED: [&str; 7] = [
     "public.total",
     "public.wild",

@@ -26,7 +26,7 @@ async fn catalog(analyst: &mut Analyst) -> Catalog {
     load::build(DatabaseId::new(5), &answers).unwrap()
 }
 
-/// What a statement is, and its shape; the error: what the server says of it.
+/// Template of a statement, and its shape. The error: the server's message.
 async fn judged(
     statement: &str,
     analyst: &mut Analyst,

@@ -1,7 +1,7 @@
-//! Footprints against what statements really do. For each statement of the corpus that has no parameters: a read is run
-//! again after everything outside of its footprint was changed, and must give the same rows; a write is run, and what it
-//! changed must be inside its footprint; if it may be executed again, that must do the same where rows lie in other places
-//! and nothing fires. Nobody here looks at trees.
+//! Compares footprints with the real effects of statements. For each statement of the corpus that has no
+//! parameters: a read is run again after everything outside of its footprint was changed, and must give the
+//! same rows. A write is run, and its changes must be inside its footprint. If a write may be executed again,
+//! that must do the same where rows lie in other places and nothing fires. This check does not use trees.
 
 use crate::analyst::Analyst;
 use crate::server::Server;
@@ -215,7 +215,7 @@ fn sorted(rows: &[Row]) -> Vec<Row> {
     rows
 }
 
-/// Every second row of each table lies behind the others afterwards, where that can be done without changing it.
+/// Moves every second row of each table after the others, if that is possible without changing the row.
 async fn move_rows(catalog: &Catalog, admin: &mut Analyst) {
     for (_, relation) in tables(catalog) {
         let own = relation.columns.values().filter(|column| column.generated_from == ColumnSet::NONE);
@@ -234,12 +234,12 @@ async fn move_rows(catalog: &Catalog, admin: &mut Analyst) {
 
 type Row = BTreeMap<i16, Option<String>>;
 
-/// What was done to one table, row by row.
+/// Changes of one table, row by row.
 fn differences(relation: &Relation, before: &[Row], after: &[Row]) -> Vec<Access> {
     let Some(key) = &relation.key else {
         let same = before.iter().collect::<BTreeSet<_>>() == after.iter().collect::<BTreeSet<_>>();
         let grown = before.len() != after.len();
-        // Without a key a row that stayed cannot be told from one that came.
+        // Without a key a row that stayed cannot be distinguished from a new one.
         let change =
             if grown { Access::existence(Rows::All) } else { Access::update(ColumnSet::NONE, Rows::All) };
         return if same && !grown { Vec::new() } else { vec![change] };

@@ -46,7 +46,7 @@ impl Server {
             line.as_ref().is_ok_and(|line| line.contains("database system is ready to accept connections"))
         };
         assert!(log.any(|line| ready(&line)), "the server ended before it was ready");
-        // A pipe that nobody reads would stop the server.
+        // A pipe without a reader would stop the server.
         std::thread::spawn(move || log.for_each(drop));
         Server { folder, process }
     }

@@ -2,7 +2,7 @@
 
 use wire::{Asks, FirstPacket, MAX_STARTUP_BYTES, first_packet};
 
-/// What is taken is whole, is there, and says the same when it is written again.
+/// An accepted packet is complete, is there, and stays the same when it is written again.
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(Some((packet, taken))) = first_packet(bytes) else { return };
     assert!(taken <= bytes.len() && taken <= MAX_STARTUP_BYTES);

@@ -37,7 +37,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// Reads a frame as each message; what has been read fits into the frame.
+/// Reads a frame as each message; every part that was read fits into the frame.
 fn read(frame: &Frame<'_>) {
     assert_eq!(Frame::new(frame.bytes()), Ok(*frame));
     let body = frame.body().len();
@@ -60,7 +60,7 @@ fn read(frame: &Frame<'_>) {
     }
     let complaint = Complaint::read(frame);
     let _ = (complaint.sqlstate(), complaint.message(), complaint.is_fatal(), complaint.field(b'D'));
-    // Told in the same numbers, a message is the same, and one that is refused leaves what stood before it.
+    // A message in the same numbers is the same, and a refused one leaves the text before it.
     let mut out = b"before".to_vec();
     if wire::row_description_in(frame, &mut out, |_, numbers| Some(numbers)) == Ok(Some(())) {
         assert_eq!(&out[6..], frame.bytes());

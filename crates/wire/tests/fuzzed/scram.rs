@@ -12,7 +12,7 @@ const PROOF: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0
      p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
 
 static VERIFIER: LazyLock<Verifier> = LazyLock::new(|| Verifier::parse(SECRET).expect("it is one"));
-/// What that proof gives.
+/// Keys from that proof.
 static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     let exchange = ServerExchange::begin(VERIFIER.clone(), OURS, &initial(FIRST.as_bytes()), None);
     exchange.expect("the example begins").finish(PROOF.as_bytes()).expect("it proves").1
@@ -41,7 +41,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// Whoever is let in has sent the proof, with nothing but an extension beside it.
+/// A client that is let in has sent the proof, with nothing but an extension in addition.
 fn server(first: &[u8], second: &[u8]) {
     let Ok(exchange) = ServerExchange::begin(VERIFIER.clone(), OURS, &initial(first), None) else { return };
     assert!(exchange.challenge().ends_with(b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"));
@@ -61,7 +61,7 @@ fn client(first: &[u8], second: &[u8]) {
     }
 }
 
-/// What a file has as a role's secret. An exchange by it can begin and fail.
+/// A role's secret as it stands in a file. An exchange by it can begin and fail.
 fn stored(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     let Some(verifier) = Verifier::parse(text) else { return };

@@ -1,13 +1,14 @@
 //! The three tables that the CH-benCHmark adds to TPC-C's: suppliers, nations, regions.
 //!
-//! A stock's supplier is its warehouse times its item, modulo 10,000; a customer's nation is the first character of his state.
+//! A stock's supplier is its warehouse times its item, modulo 10,000; a customer's nation is the first
+//! character of its state.
 
 use crate::workload::Loader;
 use load_clients::chance::{digits, letters_and_digits, within};
 use load_clients::session::Trouble;
 use load_clients::value::Decimal;
 
-/// How many suppliers there are, at any scale.
+/// Number of suppliers, at any scale.
 pub(super) const SUPPLIERS: i32 = 10_000;
 
 pub(super) const TABLES: &str = "
@@ -31,7 +32,7 @@ pub(super) const FINISH: [&str; 6] = [
 
 const REGIONS: [&str; 5] = ["Africa", "America", "Asia", "Australia", "Europe"];
 
-/// A nation for each digit and letter, with its region.
+/// A nation for each digit and upper- or lower-case character, with its region.
 const NATIONS: [(&str, i32); 62] = [
     ("Australia", 3),
     ("Belgium", 4),
@@ -97,8 +98,8 @@ const NATIONS: [(&str, i32); 62] = [
     ("Botswana", 0),
 ];
 
-/// The character codes that are nations: digits, capitals, small letters. Germany and Cambodia, of which the queries ask,
-/// are among the capitals, of which our customers' states are.
+/// The character codes that are nations: digits, capitals, small letters. Germany and Cambodia, which the
+/// queries name, are among the capitals, from which our customers' states are drawn.
 fn nation_keys() -> impl Iterator<Item = i32> {
     let keys = (b'A'..=b'Z').chain(b'a'..=b'z').chain(b'0'..=b'9');
     keys.map(i32::from)

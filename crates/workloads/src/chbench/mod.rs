@@ -1,5 +1,5 @@
-//! `consort bench chbench`: the CH-benCHmark (Cole and others, DBTest 2011): TPC-C's tables and transactions, and beside them
-//! clients that ask TPC-H's 22 queries of the same tables and of three more.
+//! `consort bench chbench`: the CH-benCHmark (Cole and others, DBTest 2011): TPC-C's tables and transactions,
+//! and alongside them clients that run TPC-H's 22 queries on the same tables and on three more.
 
 mod load;
 mod queries;

@@ -14,19 +14,20 @@ use load_clients::stop::Stop;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// How many warehouses (about 100 MB each)
+    /// Number of warehouses (about 100 MB each)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=20_000))]
     pub scale: i32,
-    /// Divide items, customers and orders of a warehouse by this: for trials, not for figures
+    /// Divisor for items, customers and orders of a warehouse: for trials, not for measurements
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=1000))]
     pub shrink: i32,
-    /// Which of TPC-C's transactions run how often
+    /// Mix of TPC-C transactions
     #[arg(long, value_enum, default_value = "standard")]
     pub mix: Mix,
-    /// How many clients ask queries, besides those (--clients) that run transactions; they neither think nor keep a rate
+    /// Number of clients that run queries, in addition to --clients for transactions; without --think or
+    /// --rate
     #[arg(long, default_value_t = 1)]
     pub analytical: u64,
-    /// Another address for these, with other settings perhaps
+    /// URL for the clients that run queries, if different
     #[arg(long, value_name = "URL")]
     pub analytical_url: Option<String>,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -35,8 +36,8 @@ pub struct Options {
 }
 
 const EXAMPLES: &str = "\
-It drops and makes the tables tpcc_* and chbench_* at the address, loads them, runs, and looks whether TPC-C's consistency
-conditions hold; if not, the exit code is 1.
+The command drops and creates the tables tpcc_* and chbench_* at the address, loads them, runs, and checks TPC-C's
+consistency conditions; if one is violated, the exit code is 1.
 
 Examples:
   consort bench chbench --url postgres://postgres@127.0.0.1:6432/postgres --scale 2 --clients 8 --analytical 2 --time 60s";

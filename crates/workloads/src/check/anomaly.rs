@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Which edges a cycle may use beside the dependencies that the data shows.
+/// Edges that a cycle may use besides the dependencies that the data shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// None: only the data counts.
@@ -13,12 +13,12 @@ pub enum Order {
     RealTime,
 }
 
-/// What kind of thing is wrong. The names are Adya's and those of the list-append literature.
+/// Class of an anomaly. The names are Adya's and those of the list-append literature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// A transaction does not see its own appends at the end of the list.
     Internal,
-    /// A value was read that nobody appended.
+    /// A read returned a value without an append.
     NeverAppended,
     /// A list holds a value twice.
     Duplicate,
@@ -41,7 +41,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether the thing is seen at a single read, without any cycle.
+    /// True if the thing is seen at a single read, without any cycle.
     #[must_use]
     pub fn is_direct(self) -> bool {
         self < Class::G0
@@ -73,7 +73,7 @@ impl fmt::Display for Class {
 /// One thing that is wrong, with its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// What kind.
+    /// Class of the anomaly.
     pub class: Class,
     /// The strongest order that its cycle needs; `Data` for everything seen at a single read.
     pub order: Order,

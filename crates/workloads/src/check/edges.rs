@@ -19,8 +19,9 @@ pub(crate) fn draw(history: &History, observed: &Observed) -> Graph {
     graph
 }
 
-/// Values of committed transactions that no read shows. They come after the longest list, in an order nobody knows.
-/// A transaction of unknown outcome is not asked: its other values may have been read, but then so lives this one.
+/// Values of committed transactions that no read shows. They come after the longest list, in an unknown
+/// order. A transaction of unknown outcome is left out: its other values may have been read, but then so
+/// lives this one.
 fn unread(history: &History, observed: &Observed) -> BTreeMap<Key, Vec<(Value, usize)>> {
     let read: BTreeSet<(Key, Value)> =
         observed.lists.iter().flat_map(|(key, list)| list.iter().map(|value| (*key, *value))).collect();

@@ -3,18 +3,18 @@
 use super::anomaly::Order;
 use super::history::{Key, Value};
 
-/// Why one transaction comes before another.
+/// Reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It appended `before`, the other appended `after`, the next element.
+    /// The one appended `before`, the other appended `after`, the next element.
     WriteWrite { key: Key, before: Value, after: Value },
-    /// It appended `value`, the last element that the other read.
+    /// The one appended `value`, the last element that the other read.
     WriteRead { key: Key, value: Value },
-    /// It read the first `length` elements, the other appended `next`, the element after them.
+    /// The one read the first `length` elements, the other appended `next`, the element after them.
     ReadWrite { key: Key, length: u32, next: Value },
     /// One session ran both, in this order.
     Session,
-    /// It ended before the other began.
+    /// The one ended before the other began.
     RealTime,
 }
 
@@ -63,7 +63,7 @@ impl Graph {
     }
 }
 
-/// Which edges of the data a search may follow.
+/// Edges of the data that a search may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     Writes,
@@ -73,8 +73,8 @@ pub(crate) enum Follow {
     Everything,
 }
 
-/// A graph as one search sees it. Its states are the nodes, twice: the upper half are the nodes just reached by an rw
-/// edge, which only `NoAdjacentReadWrite` tells apart.
+/// A graph as one search sees it. Its states are the nodes, twice: the upper half are the nodes just reached
+/// by an rw edge, which only `NoAdjacentReadWrite` distinguishes.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) graph: &'a Graph,
@@ -92,7 +92,7 @@ impl<'a> View<'a> {
         state % self.graph.leaving.len()
     }
 
-    /// How many edges leave the state's node, those that the view hides included.
+    /// Number of edges that leave the state's node, those that the view hides included.
     pub(crate) fn degree(&self, state: usize) -> usize {
         self.graph.leaving[self.node(state)].len()
     }

@@ -1,5 +1,5 @@
-//! What the clients of a list-append run logged: the only thing that the checker reads. One transaction is one line of
-//! JSON in a file, so that a log can be cut, mended and compared by ordinary tools.
+//! Log of the clients of a list-append run: the checker's only input. One transaction is one line of JSON in
+//! a file, so that a log can be cut, repaired and compared by ordinary tools.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -38,7 +38,7 @@ pub enum Operation {
     Read(Key, Vec<Value>),
 }
 
-/// What the client knows of a transaction's end.
+/// The client's knowledge of a transaction's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The server said that it is committed.
@@ -58,13 +58,14 @@ pub struct Transaction {
     /// The session: it runs one transaction at a time, and ends with a transaction of unknown outcome.
     #[serde(rename = "p")]
     pub process: u32,
-    /// When the first byte was sent.
+    /// Time at which the first byte was sent.
     #[serde(rename = "b")]
     pub began: u64,
-    /// When the last answer was there (for an unknown outcome: when the client gave up; it may end later).
+    /// Time of the last answer (for an unknown outcome: the time when the client gave up; the transaction may
+    /// end later).
     #[serde(rename = "e")]
     pub ended: u64,
-    /// How it ended.
+    /// Outcome of the transaction.
     #[serde(rename = "o")]
     pub outcome: Outcome,
     /// Its steps in the order in which they ran.
@@ -90,7 +91,7 @@ pub enum ParseHistoryError {
     Malformed {
         /// Counted from 1.
         line: usize,
-        /// What the JSON reader says.
+        /// The JSON reader's error.
         problem: serde_json::Error,
     },
 }
@@ -126,14 +127,14 @@ impl History {
         target.flush()
     }
 
-    /// How many transactions ended in the given way.
+    /// Number of transactions with this outcome.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> usize {
         self.transactions.iter().filter(|transaction| transaction.outcome == outcome).count()
     }
 
-    /// The part of the history that touches one key only, for every key: each transaction keeps its operations on that
-    /// key. What holds per key (linearizability) may be judged per key.
+    /// The part of the history that touches one key only, for every key: each transaction keeps its
+    /// operations on that key. Properties of single keys (linearizability) may be judged per key.
     #[must_use]
     pub fn by_key(&self) -> std::collections::BTreeMap<Key, History> {
         let mut parts = std::collections::BTreeMap::<Key, History>::new();

@@ -1,5 +1,5 @@
-//! What the reads show: the order of each key's elements, who wrote each, which transactions of unknown outcome were
-//! committed after all, and everything that is wrong with a single read.
+//! Facts that the reads show: the order of each key's elements, the writer of each, transactions of unknown
+//! outcome that were committed after all, and every fault of a single read.
 
 use super::anomaly::{Anomaly, Class, Order};
 use super::history::{History, Key, Operation, Outcome, Transaction, Value};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) transaction: usize,
-    /// Whether the transaction appended to the same key again afterwards.
+    /// True if the transaction appended to the same key again afterwards.
     pub(crate) intermediate: bool,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Observed {
     /// The longest list read of each key.
     pub(crate) lists: BTreeMap<Key, Vec<Value>>,
     pub(crate) writers: BTreeMap<(Key, Value), Writer>,
-    /// Whether the transaction counts as committed.
+    /// True for each transaction that counts as committed.
     pub(crate) lives: Vec<bool>,
     pub(crate) faults: Vec<Anomaly>,
 }
@@ -57,7 +57,7 @@ impl Observed {
             let longest = &self.lists[key];
             if !longest.starts_with(list) {
                 let words = format!(
-                    "T{index} read key {key} as {}, but another read says {}: neither is the beginning of the other",
+                    "T{index} read key {key} as {}, but another read says {}: neither is a prefix of the other",
                     shown(list),
                     shown(longest)
                 );
@@ -70,12 +70,12 @@ impl Observed {
         let mut seen = BTreeSet::new();
         for value in list {
             if !seen.insert(*value) {
-                let words = format!("T{index} read key {key} as {}: {value} is there twice", shown(list));
+                let words = format!("T{index} read key {key} as {}: {value} occurs twice", shown(list));
                 self.fault(Class::Duplicate, vec![index], words);
             }
             match self.writers.get(&(key, *value)) {
                 None => {
-                    let words = format!("T{index} read {value} in key {key}, and nobody appended it");
+                    let words = format!("T{index} read {value} in key {key}, which no transaction appended");
                     self.fault(Class::NeverAppended, vec![index], words);
                 }
                 Some(writer) if history.transactions[writer.transaction].outcome == Outcome::Failed => {

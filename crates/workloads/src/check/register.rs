@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 /// One statement on the row, answered. Times are of one clock for all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When its first byte was sent.
+    /// Time at which its first byte was sent.
     pub began: u64,
-    /// When its answer was there.
+    /// Time of its answer.
     pub ended: u64,
     /// The version that the write made or the read saw.
     pub version: i64,
     /// The value that the write wrote or the read saw.
     pub value: i64,
-    /// Whether it wrote.
+    /// True if it wrote.
     pub wrote: bool,
 }
 
-/// What is wrong with a register.
+/// Fault of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterFault {
     /// Two writes made one version.

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// A cycle: each edge ends where the next begins, the last where the first begins.
 pub(crate) type Cycle = Vec<Edge>;
 
-/// How many edges the searches for one class may look at before they settle for the shortest cycle found so far.
+/// Number of edges that the searches for one class may look at before they settle for the shortest cycle
+/// found so far.
 pub(crate) const SEARCH_BUDGET: usize = 20_000_000;
 
 /// The strongly connected components of more than one state.

@@ -1,11 +1,12 @@
-//! Stale reads, counted: of what breaks the order of real time the cycles of `check` tell one example of a kind, and no more.
+//! Number of stale reads: the cycles of `check` show one example of each kind of break of the real-time
+//! order, and no more.
 
 use super::history::{History, Key, Operation, Outcome, Value};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How many reads of committed transactions that began in this time miss what a transaction appended that had committed, with its
-/// last answer, before they began.
+/// Number of reads of committed transactions that began in this time and miss an append. The append's
+/// transaction had committed, with its last answer, before they began.
 #[must_use]
 pub fn stale_reads(history: &History, began_in: Range<u64>) -> usize {
     let committed = || history.transactions.iter().filter(|one| one.outcome == Outcome::Committed);

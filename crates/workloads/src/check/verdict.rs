@@ -65,25 +65,25 @@ impl fmt::Display for Model {
     }
 }
 
-/// What the checker found.
+/// The checker's findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
     /// One example per kind of anomaly; of what is seen at single reads, all.
     pub anomalies: Vec<Anomaly>,
-    /// How many transactions count as committed.
+    /// Number of transactions that count as committed.
     pub living: usize,
     /// The models that the history breaks.
     pub broken: Vec<Model>,
 }
 
 impl Findings {
-    /// Whether the history keeps the model.
+    /// True if the history keeps the model.
     #[must_use]
     pub fn holds(&self, model: Model) -> bool {
         !self.broken.contains(&model)
     }
 
-    /// Whether an anomaly of that name (`G-single-realtime`) was found.
+    /// True if an anomaly of that name (`G-single-realtime`) was found.
     #[must_use]
     pub fn found(&self, name: &str) -> bool {
         self.anomalies.iter().any(|anomaly| anomaly.name() == name)

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a client waits before it tries to log in again.
+/// Pause of a client before it tries to log in again.
 const LOGIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// What all clients of a run share.
+/// Shared state of all clients of a run.
 pub(crate) struct Shared {
     pub(crate) workload: Workload,
     pub(crate) planner: Planner,
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) next_process: AtomicU32,
     pub(crate) done: AtomicU64,
     pub(crate) reads: AtomicU64,
-    /// Those of them in transactions that only read.
+    /// Reads in transactions that only read.
     pub(crate) read_only_reads: AtomicU64,
     pub(crate) appends: AtomicU64,
     pub(crate) lost_sessions: AtomicU64,
@@ -57,13 +57,13 @@ pub(crate) struct Client {
     first_trouble: Option<String>,
 }
 
-/// What a client brings home.
+/// Result of a client.
 pub(crate) struct Brought {
     pub(crate) history: History,
     pub(crate) first_trouble: Option<String>,
 }
 
-/// How a transaction ended that did not commit.
+/// End of a transaction that did not commit.
 enum Ended {
     Failed(Trouble),
     Unknown(Trouble),

@@ -31,22 +31,22 @@ use tokio::task::JoinSet;
 /// The table of the lists.
 pub const TABLE: &str = "consort_bench_list";
 
-/// How the transactions run.
+/// Isolation of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Each statement alone, at READ COMMITTED: one that appends, or one read of up to four keys.
+    /// Autocommit at READ COMMITTED: a single append, or one read of up to four keys
     Autocommit,
-    /// Blocks at READ COMMITTED.
+    /// Transaction blocks at READ COMMITTED
     ReadCommitted,
-    /// Blocks at REPEATABLE READ.
+    /// Transaction blocks at REPEATABLE READ
     RepeatableRead,
-    /// Blocks at SERIALIZABLE.
+    /// Transaction blocks at SERIALIZABLE
     Serializable,
 }
 
 impl Isolation {
-    /// What one PostgreSQL server keeps at that level.
+    /// Consistency that one PostgreSQL server keeps at that level.
     #[must_use]
     pub fn owes(self) -> Model {
         match self {
@@ -79,21 +79,21 @@ impl fmt::Display for Isolation {
 /// A list-append run.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Where the clients log in.
+    /// Address of the clients.
     pub url: String,
-    /// How many there are.
+    /// Number of clients.
     pub clients: usize,
-    /// How long they run.
+    /// Time for which they run.
     pub time: Duration,
     /// They end earlier when so many transactions have ended.
     pub transactions: u64,
     /// No more transactions a second than this, all clients together: a log must fit into memory. 0 is no limit.
     pub rate: u64,
-    /// How their transactions run.
+    /// Isolation of their transactions.
     pub isolation: Isolation,
-    /// How statements travel.
+    /// Protocol of the statements.
     pub protocol: Protocol,
-    /// How many keys are in use at a time.
+    /// Number of keys in use at a time.
     pub keys: usize,
     /// After so many appends a new key takes the place of one.
     pub appends_per_key: u32,
@@ -111,7 +111,7 @@ pub struct Workload {
     pub old_snapshots: f64,
     /// After so long a statement counts as lost.
     pub statement_limit: Duration,
-    /// What chance starts from.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -140,18 +140,18 @@ impl Workload {
     }
 }
 
-/// What a run brought.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// All transactions.
     pub history: History,
     /// Statements that read.
     pub reads: u64,
-    /// Those of them in transactions that only read.
+    /// Reads in transactions that only read.
     pub read_only_reads: u64,
     /// Statements that appended.
     pub appends: u64,
-    /// How many sessions ended by a fault.
+    /// Number of sessions that ended by a fault.
     pub lost_sessions: u64,
     /// The first error that was not a serialization failure or a deadlock.
     pub first_trouble: Option<String>,
@@ -171,7 +171,7 @@ pub async fn set_up(url: &str, servers: &[Server]) -> Result<(), Trouble> {
 /// Runs the workload on a table that `set_up` made, until its time is over or it is stopped.
 ///
 /// # Errors
-/// Nobody could log in at all.
+/// No client could log in at all.
 pub async fn record(workload: &Workload, stop: &Stop, progress: &mut Progress) -> Result<Recorded, Trouble> {
     let stop = stop.after(workload.time);
     let shared = Arc::new(shared(workload, stop.clone()));
@@ -231,7 +231,7 @@ fn shared(workload: &Workload, stop: Stop) -> Shared {
     }
 }
 
-/// Whether the number belongs to the given share of all, spread evenly: the first half for one half.
+/// True if the number belongs to the given share of all, spread evenly: the first half for one half.
 fn is_in_share(number: usize, all: usize, share: f64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "clients are counted in hundreds")]
     let place = (number as f64 + 0.5) / all as f64;

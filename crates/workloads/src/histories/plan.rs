@@ -1,5 +1,5 @@
-//! What each transaction does: chosen by chance, within the limits of the options. Keys retire after a number of
-//! appends, so that lists stay short and versions stay comparable.
+//! Plan of each transaction: chosen at random, within the limits of the options. Keys retire after a number
+//! of appends, so that lists stay short and versions stay comparable.
 
 use crate::check::{Key, Operation, Value};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ const MOST_AT_ONCE: usize = 3;
 /// The limits of what transactions do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// How many keys are in use at a time.
+    /// Number of keys in use at a time.
     pub(crate) keys: usize,
     /// After so many appends a new key takes the place of one.
     pub(crate) appends_per_key: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug)]
 struct InUse {
     key: Key,
-    /// How many it had.
+    /// Number of its appends.
     appends: u32,
     /// One of them is committed.
     is_there: bool,
@@ -164,8 +164,8 @@ impl Planner {
     }
 }
 
-/// Puts the appends into the order of their keys, in the places where appends stand: nobody waits for a deadlock to be
-/// found, which takes a second each time.
+/// Puts the appends into the order of their keys, in the places where appends stand: no client waits for the
+/// detection of a deadlock, which takes a second each time.
 fn sort_appends(steps: &mut [Step]) {
     let is_append = |step: &Step| matches!(step, Step::Append(..));
     let mut appends: Vec<Step> = steps.iter().filter(|step| is_append(step)).cloned().collect();

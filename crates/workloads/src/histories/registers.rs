@@ -16,19 +16,19 @@ const TABLE: &str = "consort_bench_register";
 /// A run on registers.
 #[derive(Clone, Debug)]
 pub struct Registers {
-    /// Where the clients log in.
+    /// Address of the clients.
     pub url: String,
-    /// How many there are.
+    /// Number of clients.
     pub clients: usize,
-    /// How many rows.
+    /// Number of rows.
     pub keys: u32,
-    /// How long they run.
+    /// Time for which they run.
     pub time: Duration,
     /// The part of statements that read, 0 to 1.
     pub reads: f64,
-    /// How statements travel.
+    /// Protocol of the statements.
     pub protocol: Protocol,
-    /// What chance starts from.
+    /// Random seed.
     pub seed: u64,
 }
 

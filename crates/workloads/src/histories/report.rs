@@ -21,22 +21,22 @@ use std::time::Duration;
 /// Arguments of `histories`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Where the clients log in (not needed with --check)
+    /// URL to connect to (not needed with --check)
     #[arg(long, required_unless_present = "check")]
     pub url: Option<String>,
-    /// How many clients run at a time
+    /// Number of concurrent clients
     #[arg(long, default_value_t = 8)]
     pub clients: usize,
-    /// How long each isolation level runs
+    /// Duration for each isolation level
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "30s")]
     pub time: Duration,
-    /// .. or until so many transactions have ended
+    /// Stop after this number of transactions
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub transactions: u64,
-    /// No more transactions a second than this, all clients together; 0 is no limit
+    /// Limit of transactions per second, of all clients together; 0: no limit
     #[arg(long, default_value_t = 4000)]
     pub rate: u64,
-    /// Levels to run, one after the other
+    /// Isolation levels to run, one after the other
     #[arg(
         long,
         value_enum,
@@ -44,50 +44,50 @@ pub struct Options {
         default_value = "repeatable-read,serializable,autocommit"
     )]
     pub isolation: Vec<Isolation>,
-    /// How statements travel
+    /// Query protocol
     #[arg(long, value_enum, default_value = "prepared")]
     pub protocol: Protocol,
-    /// How many keys are in use at a time
+    /// Number of keys in use at a time
     #[arg(long, default_value_t = 10)]
     pub keys: usize,
-    /// After so many appends a new key takes the place of one
+    /// Number of appends after which a key is replaced by a new one
     #[arg(long, default_value_t = 32)]
     pub appends_per_key: u32,
-    /// A transaction has one to so many operations
+    /// Maximum number of operations in a transaction
     #[arg(long, default_value_t = 4)]
     pub operations: usize,
-    /// The part of transactions that only read, 0 to 1
+    /// Share of read-only transactions, 0 to 1
     #[arg(long, default_value_t = 0.3)]
     pub read_only: f64,
-    /// The part of transactions with one statement for several keys, 0 to 1: it appends to up to three of them
+    /// Share of transactions with one statement that appends to up to three keys, 0 to 1
     #[arg(long, default_value_t = 0.0, conflicts_with = "single_key")]
     pub together: f64,
-    /// The part of clients with consort.read_only_snapshots = on, 0 to 1
+    /// Share of clients with consort.read_only_snapshots = on, 0 to 1
     #[arg(long, default_value_t = 0.0)]
     pub read_only_snapshots: f64,
-    /// Single statements on one key each, every key judged alone (linearizability)
+    /// Run single statements on one key each, and check each key for linearizability
     #[arg(long)]
     pub single_key: bool,
-    /// Registers instead of lists: single writes and reads of rows whose versions are counted
+    /// Use registers instead of lists: single writes and reads of rows with version numbers
     #[arg(long, conflicts_with_all = ["single_key", "isolation", "log"])]
     pub registers: bool,
-    /// The part of read-only transactions on a snapshot up to 0.3 s old, to see the checker find them
+    /// Share of read-only transactions on a snapshot up to 0.3 s old, for testing the checker
     #[arg(long, default_value_t = 0.0)]
     pub old_snapshots: f64,
-    /// A server behind the address, to learn which share of the reads ran at standbys; it is told too low, for PostgreSQL
-    /// counts a scan for each key of a read, and so does a list that grows
+    /// Server behind the address, for estimating the share of reads at standbys (repeatable). The share comes
+    /// out too low, because PostgreSQL counts one scan for each key of a read
     #[arg(long = "server", value_name = "NAME=URL", conflicts_with = "console")]
     pub servers: Vec<Server>,
-    /// An admin console with SHOW REPLICAS, to learn it there, exactly
+    /// Admin console with SHOW REPLICAS, for measuring the share of reads at standbys exactly
     #[arg(long, value_name = "URL")]
     pub console: Option<String>,
-    /// What chance starts from
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write the log here, one transaction per line
+    /// File for the history, one transaction per line
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Judge this log instead of running anything
+    /// History file to check, instead of a run
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     pub check: Option<PathBuf>,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -98,30 +98,30 @@ pub struct Options {
 /// One judged run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// How the transactions ran; nothing for a log whose origin is unknown.
+    /// Isolation of the transactions; nothing for a log whose origin is unknown.
     pub isolation: Option<Isolation>,
-    /// How many committed.
+    /// Number of committed transactions.
     pub committed: usize,
-    /// How many failed.
+    /// Number of failed transactions.
     pub failed: usize,
-    /// How many are of unknown outcome.
+    /// Number of transactions of unknown outcome.
     pub unknown: usize,
-    /// How many sessions ended by a fault.
+    /// Number of sessions that ended by a fault.
     pub lost_sessions: u64,
-    /// The model that is owed.
+    /// The model that the run must keep.
     pub owed: String,
-    /// Whether it holds.
+    /// True if it holds.
     pub valid: bool,
     /// The anomalies' names.
     pub anomalies: Vec<String>,
-    /// Where the reads ran, if it is known.
+    /// Placement of the reads, if it is known.
     pub share: Option<Share>,
     /// The first error that was not a serialization failure or a deadlock.
     pub first_trouble: Option<String>,
 }
 
 impl Summary {
-    /// What is to be said of a run that the checker has judged.
+    /// The report of a run that the checker has judged.
     #[must_use]
     pub fn of(
         recorded: &Recorded,
@@ -166,7 +166,7 @@ pub async fn run(options: &Options) -> Result<Verdict, Error> {
     Ok(Verdict::clean_if(summaries.iter().all(|summary| summary.valid)))
 }
 
-/// Runs each isolation level in turn: a summary of each; anomalies that break what is owed are printed.
+/// Runs each isolation level in turn: a summary of each; anomalies that break the promised model are printed.
 ///
 /// # Errors
 /// The address cannot be used or the log cannot be written.
@@ -256,7 +256,8 @@ fn workload(options: &Options, isolation: Isolation) -> Workload {
     }
 }
 
-/// Prints the anomalies that break what is owed; those that the level allows are only named in the table.
+/// Prints the anomalies that break the promised model; those that the level allows are only named in the
+/// table.
 fn say(findings: &Findings, owed: Model, isolation: Isolation) {
     if !findings.holds(owed) {
         println!("{isolation}: not {owed}\n{findings}");

@@ -1,5 +1,5 @@
-//! Old snapshots, for testing the checker: a few transactions stay open and lend their snapshots to readers, which then
-//! see the past. That is what a stale replica does to its clients.
+//! Old snapshots, for testing the checker: a few transactions stay open and lend their snapshots to readers,
+//! which then see the past. A stale replica does the same to its clients.
 
 use super::client::Shared;
 use load_clients::session::{Protocol, Session, Trouble};
@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How old a lent snapshot becomes.
+/// Maximum age of a lent snapshot.
 const OLDEST: Duration = Duration::from_millis(300);
 
-/// How often a new one is taken.
+/// Interval of new snapshots.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Lends snapshots until the workload stops.

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 
-/// How long a tracer may take to begin, and to tell its result.
+/// Time limit of a tracer's start, and of its result.
 const TRACER_LIMIT: Duration = Duration::from_secs(10);
 
 enum Program {
@@ -92,7 +92,7 @@ impl Counting {
     }
 }
 
-/// Whether perf can count system calls here: it counts those of a small program.
+/// True if perf can count system calls here: it counts those of a small program.
 async fn perf_may() -> bool {
     let mut command = Command::new("perf");
     command.args(["stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "true"]).stdin(Stdio::null());

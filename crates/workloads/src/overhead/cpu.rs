@@ -1,4 +1,4 @@
-//! How much CPU time a process and its children have used, from `/proc`.
+//! CPU time of a process and its children, from `/proc`.
 //!
 //! The whole is taken from the scheduler's own count in nanoseconds (`schedstat` of every thread), the part in user mode
 //! from `stat`, which counts in ticks of 10 ms: over seconds that is enough.
@@ -51,7 +51,7 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
     tree
 }
 
-/// What the processes of the trees have used, with children of theirs that have ended.
+/// CPU time of the process trees, with their ended children.
 pub(crate) fn used(roots: &[u32]) -> Cpu {
     let mut sum = Cpu::default();
     for pid in roots.iter().flat_map(|&root| tree(root)) {
@@ -78,7 +78,7 @@ fn stat(pid: u32) -> Option<Stat> {
 }
 
 fn parse_stat(line: &str) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything; fields count from 3 behind it.
+    // The name stands in parentheses and may hold anything; fields count from 3 after it.
     let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(Stat {

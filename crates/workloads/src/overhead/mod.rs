@@ -32,31 +32,31 @@ use std::time::Duration;
 /// Arguments of `overhead`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The ways that are compared.
+    /// Compared addresses.
     #[command(flatten)]
     pub addresses: Addresses,
-    /// Another server whose CPU time counts (the direct one always does); it must run on this machine
+    /// Additional server on this machine whose CPU time is measured, as that of the direct one (repeatable)
     #[arg(long = "server", value_name = "NAME=URL")]
     pub servers: Vec<Server>,
-    /// What to run
+    /// Scripts to run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "select-only")]
     pub script: Vec<Script>,
     /// Protocols to run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "simple,extended,prepared")]
     pub protocol: Vec<Protocol>,
-    /// How many clients
+    /// Number of clients
     #[arg(long, default_value_t = 8)]
     pub clients: u32,
-    /// How long each run takes
+    /// Duration of each run
     #[arg(long, value_parser = pause::parse, default_value = "5s")]
     pub time: Duration,
-    /// How many rounds; each runs everything once
+    /// Number of rounds, each with one run of everything
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
-    /// Make pgbench's tables first, with this scale
+    /// Create pgbench's tables first, with this scale
     #[arg(long, value_name = "SCALE")]
     pub initialize: Option<u32>,
-    /// Do not count system calls
+    /// Skip counting system calls
     #[arg(long)]
     pub no_calls: bool,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]

@@ -26,8 +26,10 @@ pub async fn run(url: &str, run: &Run) -> Result<Said, Error> {
     command.args(["-n", "-M", &run.protocol.to_string()]).args(script(run.script));
     command.args(["-c", &run.clients.to_string(), "-T", &run.time.as_secs().max(1).to_string(), url]);
     let text = output(command, url).await?;
-    parse(&text)
-        .ok_or_else(|| Error::Program { name: "pgbench".to_owned(), problem: format!("it said {text:?}") })
+    parse(&text).ok_or_else(|| Error::Program {
+        name: "pgbench".to_owned(),
+        problem: format!("unexpected output {text:?}"),
+    })
 }
 
 /// The arguments that choose the work.

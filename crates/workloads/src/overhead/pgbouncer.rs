@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio_postgres::config::Host;
 
-/// How long it may take until it listens.
+/// Time limit until it listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// When a server connection goes back to the pool.
+/// Pool mode: the moment at which a server connection returns to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pooling {
@@ -66,7 +66,7 @@ impl PgBouncer {
         let write = || {
             fs::create_dir_all(&folder)?;
             fs::write(&file, String::new())?;
-            // It holds the server's password: root's file is given to the user that PgBouncer runs as.
+            // The file holds the server's password: root's file is given to the user that PgBouncer runs as.
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
             give_away(&file)
         };
@@ -93,10 +93,10 @@ impl PgBouncer {
         let since = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("it ended at once: {status}"));
+                return Err(format!("the process ended at once: {status}"));
             }
             if since.elapsed() > START_LIMIT {
-                return Err(format!("it does not listen after {} s", START_LIMIT.as_secs()));
+                return Err(format!("the process does not listen after {} s", START_LIMIT.as_secs()));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -130,7 +130,11 @@ fn give_away(file: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     let status = std::process::Command::new("chown").arg("postgres").arg(file).status()?;
-    if status.success() { Ok(()) } else { Err(std::io::Error::other("there is no user postgres")) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(std::io::Error::other("the system user postgres does not exist"))
+    }
 }
 
 fn configuration(direct: &str, pooling: Pooling, clients: u32, port: u16) -> Result<String, String> {

@@ -9,7 +9,7 @@ use load_clients::table::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the ratios compare with.
+/// Base of the ratios.
 const COMPARED_WITH: &str = "pgbouncer session";
 
 /// One run.
@@ -35,7 +35,7 @@ impl Sample {
     }
 }
 
-/// What was run, and by which way.
+/// Script and way of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     script: Script,
@@ -46,9 +46,9 @@ struct Kind {
 /// The figures of one way in one kind of run: medians over the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// What was run.
+    /// The script.
     pub script: Script,
-    /// How its statements travelled.
+    /// Protocol of its statements.
     pub protocol: Protocol,
     /// Through what.
     pub way: String,
@@ -66,7 +66,7 @@ pub struct Cell {
     pub servers_us: Option<f64>,
     /// The proxy's CPU time as a multiple of PgBouncer's (session pooling) in the same round.
     pub to_pgbouncer: Option<f64>,
-    /// How many rounds gave figures.
+    /// Number of rounds with figures.
     pub rounds: usize,
 }
 

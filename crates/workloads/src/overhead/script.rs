@@ -1,4 +1,4 @@
-//! What is run through each way.
+//! Scripts that run through each way.
 
 use super::{copy, pgbench};
 use crate::Error;
@@ -46,27 +46,27 @@ impl fmt::Display for Script {
     }
 }
 
-/// What one run is.
+/// A single run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// The work.
     pub script: Script,
-    /// How statements travel.
+    /// Protocol of the statements.
     pub protocol: Protocol,
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u32,
-    /// How long it takes.
+    /// Time of the run.
     pub time: Duration,
 }
 
-/// What came out.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Said {
     /// Transactions that were done.
     pub transactions: u64,
     /// The same per second.
     pub per_second: f64,
-    /// How long one took on average.
+    /// Average latency.
     pub latency_ms: f64,
 }
 

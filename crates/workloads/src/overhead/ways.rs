@@ -9,28 +9,28 @@ use std::path::PathBuf;
 /// Which ways there are.
 #[derive(Args, Clone, Debug)]
 pub struct Addresses {
-    /// The server's own address, with pgbench's database
+    /// URL of the server itself, with pgbench's database
     #[arg(long, value_name = "URL")]
     pub direct: String,
-    /// A proxy's address, with the same database; may be given several times
+    /// URL of a proxy, with the same database (repeatable)
     #[arg(long, value_name = "URL", requires = "proxy_pid")]
     pub url: Vec<String>,
-    /// The proxy's process, for each --url; its children count with it
+    /// Process ID of the proxy, for each --url; child processes are included
     #[arg(long, value_name = "PID")]
     pub proxy_pid: Vec<u32>,
-    /// What the tables call the proxy, for each --url; "consort" if none is given
+    /// Name of the proxy in the tables, for each --url; default: consort
     #[arg(long)]
     pub name: Vec<String>,
-    /// PgBouncer's program
+    /// PgBouncer program
     #[arg(long, value_name = "FILE", default_value = "/usr/sbin/pgbouncer")]
     pub pgbouncer: PathBuf,
-    /// A line more of PgBouncer's configuration, as client_tls_sslmode=require
+    /// Additional line of PgBouncer's configuration, such as client_tls_sslmode=require
     #[arg(long, value_name = "LINE")]
     pub pgbouncer_setting: Vec<String>,
-    /// More of what its clients connect with, as sslmode=require
+    /// Additional connection parameters of PgBouncer's clients, such as sslmode=require
     #[arg(long, value_name = "WORDS", default_value = "")]
     pub pgbouncer_client: String,
-    /// Leave PgBouncer out
+    /// Run without PgBouncer
     #[arg(long)]
     pub no_pgbouncer: bool,
 }

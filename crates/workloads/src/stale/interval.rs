@@ -57,7 +57,8 @@ pub(super) async fn read(run: Arc<Run>, number: u64) {
 }
 
 impl Run {
-    /// Whether the writers at an interval and their readers are to end: in rounds, when the rounds have ended.
+    /// True if the writers at an interval and their readers are to end: in rounds, when the rounds have
+    /// ended.
     fn is_over(&self) -> bool {
         self.stop.is_due() || self.done.load(Ordering::Relaxed) >= self.setting.rounds
     }

@@ -25,26 +25,26 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The table of the hot rows.
 pub const HOT: &str = "consort_bench_hot";
 
-/// What a writer does.
+/// A writer's statement.
 const UPDATE: &str = "UPDATE consort_bench_hot SET n = n + 1 WHERE id = $1 RETURNING n";
 
-/// What readers ask of a hot row, and of a cold one.
+/// Readers' statements on a hot row, and on a cold one.
 const READ_HOT: &str = "SELECT n FROM consort_bench_hot WHERE id = $1";
 const READ_COLD: &str = "SELECT v FROM consort_bench_cold WHERE id = $1";
 
-/// The table that nobody writes.
+/// The table without writers.
 pub const COLD: &str = "consort_bench_cold";
 
-/// How many rows the cold table has.
+/// Number of rows of the cold table.
 const COLD_ROWS: i64 = 1000;
 
-/// So many wrong reads are told one by one.
+/// Most wrong reads that are reported one by one.
 const MAX_VIOLATIONS: usize = 100;
 
-/// How long a session waits before it logs in again after an error.
+/// Pause of a session before it logs in again after an error.
 const LOGIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the writers ask of the primary's commit.
+/// Demand of the writers on the primary's commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Commit {
@@ -52,7 +52,7 @@ pub enum Commit {
     On,
     /// `synchronous_commit = off`.
     Off,
-    /// On and off in turns.
+    /// Alternate between on and off.
     Mixed,
     /// `synchronous_commit = remote_apply` (the servers must have synchronous standbys).
     #[value(name = "remote_apply")]
@@ -83,7 +83,7 @@ impl fmt::Display for Commit {
     }
 }
 
-/// What all tasks of a run share.
+/// Shared state of all tasks of a run.
 struct Run {
     setting: Setting,
     rows: Vec<Knowledge>,

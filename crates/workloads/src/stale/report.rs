@@ -19,61 +19,61 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// So many reads of each table and protocol come before those that count.
+/// Uncounted reads of each table and protocol, before those that count.
 const WARM_UP_READS: u32 = 5;
 
 /// Arguments of `stale`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Where the sessions log in
+    /// URL to connect to
     #[arg(long)]
     pub url: String,
-    /// Another address for the writers: they bypass the one that is measured
+    /// URL for the writers, to bypass the measured address
     #[arg(long, value_name = "URL")]
     pub writer_url: Option<String>,
-    /// How many rounds of write, wait and read back
+    /// Number of rounds of write, wait and read back
     #[arg(long, default_value_t = 1000)]
     pub rounds: u64,
-    /// Write at an interval and read in a loop for so long, instead of rounds
+    /// Duration of writing at an interval and reading in a loop, instead of rounds
     #[arg(long, value_parser = pause::parse, value_name = "TIME", conflicts_with = "rounds")]
     pub time: Option<Duration>,
-    /// How many hot rows; in rounds also how many rounds run at a time
+    /// Number of hot rows, and of concurrent rounds
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub rows: u64,
     /// Gaps between the write and the reads
     #[arg(long, value_parser = pause::parse, value_delimiter = ',', default_value = "0,20ms,100ms,300ms")]
     pub gaps: Vec<Duration>,
-    /// How statements travel; several take turns
+    /// Query protocols, in alternation
     #[arg(long, value_enum, value_delimiter = ',', default_value = "simple,extended,prepared")]
     pub protocol: Vec<Protocol>,
-    /// synchronous_commit of the writers; several take turns
+    /// Values of synchronous_commit for the writers, in alternation
     #[arg(long, value_enum, value_delimiter = ',', default_value = "on")]
     pub synchronous_commit: Vec<Commit>,
-    /// Writers at an interval (in rounds: beside the rounds' own)
+    /// Number of writers at an interval (with --rounds: in addition to the rounds' own writers)
     #[arg(long)]
     pub writers: Option<u64>,
-    /// Their interval
+    /// Interval between the writes of these writers
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "10ms")]
     pub write_every: Duration,
-    /// Another address for these: they bypass the one that the rounds' own writers use
+    /// URL for these writers, if different from that of the rounds' own writers
     #[arg(long, value_name = "URL")]
     pub beside_url: Option<String>,
-    /// Each writes in a block behind a savepoint
+    /// Write in a transaction block after a savepoint
     #[arg(long)]
     pub savepoints: bool,
-    /// Readers in a loop, with --time
+    /// Number of readers in a loop, with --time
     #[arg(long, default_value_t = 4)]
     pub readers: u64,
-    /// How long a reader waits between two reads, with --time
+    /// Pause of a reader between two reads, with --time
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "0")]
     pub read_every: Duration,
-    /// A server behind the address, to learn which share of the reads ran at standbys
+    /// Server behind the address, for measuring the share of reads at standbys (repeatable)
     #[arg(long = "server", value_name = "NAME=URL")]
     pub servers: Vec<Server>,
-    /// An admin console with SHOW REPLICAS, to learn it there
+    /// Admin console with SHOW REPLICAS, for measuring the share of reads at standbys
     #[arg(long, value_name = "URL")]
     pub console: Option<String>,
-    /// What chance starts from
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -82,7 +82,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// So many rounds at an address, and nothing else.
+    /// Options for a number of rounds at an address, with defaults for the rest.
     #[must_use]
     pub fn new(url: &str, rounds: u64) -> Options {
         Options {
@@ -128,7 +128,7 @@ impl Setting {
         self.writer_url.as_deref().unwrap_or(&self.url)
     }
 
-    /// Where the writers at an interval log in.
+    /// Address for the writers at an interval.
     pub(super) fn writer_beside(&self) -> &str {
         self.beside_url.as_deref().unwrap_or(self.writer())
     }
@@ -172,9 +172,9 @@ impl fmt::Display for Who {
 pub struct Kind {
     /// Milliseconds between the write and the reads.
     pub gap_ms: u128,
-    /// How it travelled.
+    /// Protocol of the read.
     pub protocol: Protocol,
-    /// What the writer asked of the commit.
+    /// The writer's demand on the commit.
     pub commit: Commit,
     /// Whose it is.
     pub who: Who,
@@ -204,9 +204,9 @@ pub struct Report {
     pub writes: Total,
     /// Seconds that it took.
     pub seconds: f64,
-    /// Where the hot reads ran, if it is known.
+    /// Placement of the hot reads, if it is known.
     pub hot_share: Option<Share>,
-    /// Where the cold reads ran, if it is known.
+    /// Placement of the cold reads, if it is known.
     pub cold_share: Option<Share>,
     /// Wrong reads, one by one, the first of them.
     pub violations: Vec<String>,

@@ -87,27 +87,27 @@ fn of_money() -> Vec<Check> {
     vec![
         Check::query(
             "3.3.2.1",
-            "a warehouse has taken in what its districts have",
+            "a warehouse's total equals the sum of its districts",
             "SELECT w_id, w_ytd, sum(d_ytd) FROM tpcc_warehouse LEFT JOIN tpcc_district ON d_w_id = w_id \
              GROUP BY w_id, w_ytd HAVING w_ytd IS DISTINCT FROM sum(d_ytd)",
         ),
         Check::query(
             "3.3.2.8",
-            "a warehouse has taken in what its history says",
+            "a warehouse's total equals the sum of its history",
             "SELECT w_id, w_ytd, paid FROM tpcc_warehouse \
              LEFT JOIN (SELECT h_w_id, sum(h_amount) AS paid FROM tpcc_history GROUP BY 1) h ON h_w_id = w_id \
              WHERE w_ytd IS DISTINCT FROM paid",
         ),
         Check::query(
             "3.3.2.9",
-            "a district has taken in what its history says",
+            "a district's total equals the sum of its history",
             "SELECT d_w_id, d_id, d_ytd, paid FROM tpcc_district \
              LEFT JOIN (SELECT h_w_id, h_d_id, sum(h_amount) AS paid FROM tpcc_history GROUP BY 1, 2) h \
                 ON (h_w_id, h_d_id) = (d_w_id, d_id) WHERE d_ytd IS DISTINCT FROM paid",
         ),
         Check::query(
             "3.3.2.10",
-            "a customer's balance is what was delivered to him less what he has paid",
+            "a customer's balance is the amount delivered less the amount paid",
             format!(
                 "SELECT c_w_id, c_d_id, c_id, c_balance, delivered, paid FROM tpcc_customer {DELIVERED} \
                  LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid FROM tpcc_history GROUP BY 1, 2, 3) h \
@@ -117,7 +117,7 @@ fn of_money() -> Vec<Check> {
         ),
         Check::query(
             "3.3.2.12",
-            "a customer's balance and payments together are what was delivered to him",
+            "a customer's balance plus payments are the amount delivered",
             format!(
                 "SELECT c_w_id, c_d_id, c_id, c_balance, c_ytd_payment, delivered FROM tpcc_customer {DELIVERED} \
                  WHERE c_balance + c_ytd_payment <> coalesce(delivered, 0)"
@@ -126,7 +126,7 @@ fn of_money() -> Vec<Check> {
     ]
 }
 
-/// How many orders and payments there were before a run.
+/// Number of orders and payments before a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     orders: u64,
@@ -149,13 +149,7 @@ impl Before {
             Check::within(number, what, query, (before + bounds.0, before + bounds.1))
         };
         [
-            within(
-                "orders",
-                "there is an order for each acknowledged new-order",
-                ORDERS,
-                self.orders,
-                new_orders,
-            ),
+            within("orders", "each acknowledged new-order has an order", ORDERS, self.orders, new_orders),
             within(
                 "payments",
                 "the history has each acknowledged payment",
@@ -167,7 +161,7 @@ impl Before {
     }
 }
 
-/// What was delivered to each customer, joined to him.
+/// Deliveries to each customer, joined to the customer.
 const DELIVERED: &str = "LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS delivered FROM tpcc_orders \
     JOIN tpcc_order_line ON (ol_w_id, ol_d_id, ol_o_id) = (o_w_id, o_d_id, o_id) \
     WHERE ol_delivery_d IS NOT NULL GROUP BY 1, 2, 3) o ON (o_w_id, o_d_id, o_c_id) = (c_w_id, c_d_id, c_id)";

@@ -24,7 +24,7 @@ const BALANCE: &str = "UPDATE tpcc_customer SET c_balance = c_balance + $1, c_de
 const TOUCHES: Touches =
     Touches { reads: "", writes: "tpcc_new_order, tpcc_orders, tpcc_order_line, tpcc_customer" };
 
-/// What a terminal enters.
+/// Input of a terminal.
 pub(crate) struct Input {
     warehouse: i32,
     carrier: i32,

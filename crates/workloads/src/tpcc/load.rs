@@ -6,7 +6,7 @@ use load_clients::chance::digits;
 use load_clients::session::Trouble;
 use load_clients::value::{Decimal, TimeText, now_us};
 
-/// What everything is dropped by, in an order in which nothing is in the way.
+/// Names in an order in which everything can be dropped.
 const NAMES: [&str; 9] =
     ["order_line", "new_order", "orders", "history", "stock", "customer", "district", "warehouse", "item"];
 
@@ -178,7 +178,7 @@ fn history(customer: i32, at: Place, rules: &mut Rules, row: &mut TextRow) {
     row.put(TimeText(at.now)).put("10.00").put(rules.text(12, 24));
 }
 
-/// One order for each customer, in an order by chance; the last 30 % are not delivered.
+/// One order for each customer, in a random order; the last 30 % are not delivered.
 async fn orders(at: Place, rules: &mut Rules, loader: &mut Loader<'_>) -> Result<(), Trouble> {
     let size = rules.size;
     let mut customers: Vec<i32> = (1..=size.customers).collect();

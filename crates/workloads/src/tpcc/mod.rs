@@ -1,7 +1,8 @@
 //! `consort bench tpcc`: TPC-C, revision 5.11: nine tables, five transactions with the inputs of clause 2, the population of
 //! clause 4.3.3, the consistency conditions of clause 3.3.2.
 //!
-//! No keying times and no terminals: clients run transaction after transaction, unless they are told to think.
+//! No keying times and no terminals: clients run transaction after transaction, unless the options give a
+//! think time.
 
 pub mod conditions;
 pub(crate) mod delivery;
@@ -32,7 +33,7 @@ pub(crate) struct Tpcc {
     pub(crate) foreign_keys: bool,
 }
 
-/// What a client remembers.
+/// State of a client.
 pub(crate) struct Client {
     home: Option<i32>,
     rules: Rules,

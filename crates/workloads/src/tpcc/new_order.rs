@@ -44,7 +44,7 @@ const TOUCHES: Touches = Touches {
     writes: "tpcc_district, tpcc_orders, tpcc_new_order, tpcc_stock, tpcc_order_line",
 };
 
-/// What a terminal enters.
+/// Input of a terminal.
 pub(crate) struct Input {
     warehouse: i32,
     district: i32,

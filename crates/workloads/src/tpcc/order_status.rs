@@ -16,7 +16,7 @@ const LAST_ORDER: &str = "SELECT o_id, o_entry_d, o_carrier_id FROM tpcc_orders 
 const LINES: &str = "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM tpcc_order_line \
     WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3";
 
-/// What a terminal enters.
+/// Input of a terminal.
 pub(crate) struct Input {
     warehouse: i32,
     district: i32,

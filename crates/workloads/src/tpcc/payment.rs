@@ -1,4 +1,4 @@
-//! Payment (clause 2.5): a customer pays, at another warehouse than his own in 15 of 100.
+//! Payment (clause 2.5): a customer pays, at another warehouse than its own in 15 of 100.
 
 use super::need;
 use super::rules::{Rules, Who};
@@ -33,7 +33,7 @@ const HISTORY: &str = "INSERT INTO tpcc_history (h_c_id, h_c_d_id, h_c_w_id, h_d
 const TOUCHES: Touches =
     Touches { reads: "", writes: "tpcc_warehouse, tpcc_district, tpcc_customer, tpcc_history" };
 
-/// What a terminal enters.
+/// Input of a terminal.
 pub(crate) struct Input {
     warehouse: i32,
     district: i32,

@@ -16,16 +16,16 @@ use serde::Serialize;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// How many warehouses (about 100 MB each)
+    /// Number of warehouses (about 100 MB each)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=100_000))]
     pub scale: i32,
-    /// Divide items, customers and orders of a warehouse by this: for trials, not for figures
+    /// Divisor for items, customers and orders of a warehouse: for trials, not for measurements
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=1000))]
     pub shrink: i32,
-    /// Which transactions run how often
+    /// Mix of transactions
     #[arg(long, value_enum, default_value = "standard")]
     pub mix: Mix,
-    /// With foreign keys between the tables
+    /// Create foreign keys between the tables
     #[arg(long)]
     pub foreign_keys: bool,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -34,15 +34,15 @@ pub struct Options {
 }
 
 const EXAMPLES: &str = "\
-It drops and makes the tables tpcc_* at the address, loads them, runs, and looks whether the twelve consistency conditions
-of the specification (3.3.2.1 to 3.3.2.12) hold; if not, the exit code is 1.
+The command drops and creates the tables tpcc_* at the address, loads them, runs, and checks the twelve consistency
+conditions of the specification (3.3.2.1 to 3.3.2.12); if one is violated, the exit code is 1.
 
 Examples:
   consort bench tpcc --url postgres://postgres@127.0.0.1:6432/postgres --scale 4 --time 60s
   consort bench tpcc --url postgres://postgres@127.0.0.1:6432/postgres --scale 4 --keep --mix balanced
   consort bench tpcc --url postgres://postgres@127.0.0.1:6432/postgres --shrink 100 --time 0";
 
-/// Which transactions run how often.
+/// Mix of transactions.
 ///
 /// All but the first are those of Hihooi's Table 6: read-only, 95, 85 and 70 of 100 statements that read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -66,7 +66,7 @@ impl Mix {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// How often new-order, payment, order-status, delivery and stock-level run, of 100.
+    /// Weights of new-order, payment, order-status, delivery and stock-level, of 100.
     pub(crate) fn weights(self) -> [f64; 5] {
         match self {
             Mix::Standard => [45.0, 43.0, 4.0, 4.0, 4.0],

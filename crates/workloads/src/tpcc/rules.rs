@@ -1,12 +1,12 @@
-//! How TPC-C makes numbers and names: sizes of the tables, non-uniform chance, last names, strings.
+//! Numbers and names of TPC-C: sizes of the tables, non-uniform random numbers, last names, strings.
 
 use load_clients::chance::{letters_and_digits, within};
 
 /// Districts of a warehouse.
 pub(crate) const DISTRICTS: i32 = 10;
 
-/// Constants of the non-uniform chance (2.1.6.1): for loading and for running they differ by 85, as they must by 65 to 119
-/// and neither 96 nor 112.
+/// Constants of the non-uniform random numbers (2.1.6.1): for loading and for running they differ by 85, as
+/// they must by 65 to 119 and neither 96 nor 112.
 const LAST_NAME_LOAD: i32 = 123;
 const LAST_NAME_RUN: i32 = 208;
 const CUSTOMER: i32 = 259;
@@ -16,7 +16,7 @@ const ITEM: i32 = 7911;
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-/// How large the tables are.
+/// Sizes of the tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) warehouses: i32,
@@ -27,7 +27,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// So many warehouses, each with a part of the rows that the specification asks for.
+    /// A number of warehouses, each with a part of the rows that the specification asks for.
     pub(crate) fn new(warehouses: i32, shrink: i32, clients: u64) -> Size {
         Size { warehouses, items: (100_000 / shrink).max(100), customers: (3000 / shrink).max(30), clients }
     }
@@ -131,7 +131,7 @@ impl Rules {
     }
 }
 
-/// How a customer is named.
+/// Key of a customer: the number or the last name.
 #[derive(Clone, Debug)]
 pub(crate) enum Who {
     LastName(String),

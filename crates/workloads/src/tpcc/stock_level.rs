@@ -10,7 +10,7 @@ const NEXT_ORDER: &str = "SELECT d_next_o_id FROM tpcc_district WHERE d_w_id = $
 const SHORT: &str = "SELECT count(DISTINCT s_i_id) FROM tpcc_order_line, tpcc_stock WHERE ol_w_id = $1 AND ol_d_id = $2 \
     AND ol_o_id < $3 AND ol_o_id >= $4 AND s_w_id = $5 AND s_i_id = ol_i_id AND s_quantity < $6";
 
-/// What a terminal enters.
+/// Input of a terminal.
 pub(crate) struct Input {
     warehouse: i32,
     district: i32,

@@ -26,7 +26,7 @@ const SHIPPING: [&str; 6] = ["AIR", "UPS", "FEDEX", "SHIP", "COURIER", "MAIL"];
 const CARDS: [&str; 5] = ["VISA", "MASTERCARD", "DISCOVER", "AMEX", "DINERS"];
 
 impl Page<'_> {
-    /// Orders what is in the cart, for an address that is typed anew in 5 of 100.
+    /// Orders the content of the cart, for an address that is typed again in 5 of 100.
     pub(super) async fn buy_confirm(&mut self) -> Result<(), Trouble> {
         let lines = self.filled_cart().await?;
         let customer = self.session.ask(CUSTOMER, values![self.browser.customer]).await?;

@@ -29,7 +29,7 @@ const NEW_CUSTOMER: &str = "INSERT INTO tpcw_customer (c_uname, c_passwd, c_fnam
     c_since, c_last_login, c_login, c_expiration, c_discount, c_balance, c_ytd_pmt, c_birthdate, c_data) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9, $10, 0, 0, $8, $11) RETURNING c_id";
 
-/// How long a log-in holds.
+/// Time for which a log-in holds.
 const TWO_HOURS_US: i64 = 7_200_000_000;
 
 /// A cart has at most so many different books, and one book at most so often: what the stock's rule can stand.
@@ -65,12 +65,12 @@ impl Page<'_> {
         self.cart().await.map(drop)
     }
 
-    /// The page on which a customer says who he is.
+    /// The page on which a customer registers or logs in.
     pub(super) async fn registration(&mut self) -> Result<(), Trouble> {
         self.session.ask(USER, values![self.browser.customer]).await?.first().map(drop)
     }
 
-    /// The customer logs in, or is a new one in a fifth of all cases, and sees what he is about to buy.
+    /// The customer logs in, or is a new one in a fifth of all cases, and sees the content of the cart.
     pub(super) async fn buy_request(&mut self) -> Result<(), Trouble> {
         if self.rules.within(1, 100) <= 80 {
             let now = now_us();

@@ -1,4 +1,4 @@
-//! What must be true of the bookshop after a run.
+//! Conditions that must hold for the bookshop after a run.
 
 use super::rules::Size;
 use crate::workload::Check;
@@ -29,12 +29,12 @@ pub(super) fn all(size: Size, orders: (u64, u64)) -> Vec<Check> {
         ),
         Check::query(
             "stock",
-            "no book's stock is below 10, to which it is filled up",
+            "no book's stock is below 10",
             "SELECT i_id, i_stock FROM tpcw_item WHERE i_stock < 10",
         ),
         Check::query(
             "sold",
-            "a book's stock is what it was at first, less what was sold, and 21 for each time that it was filled up",
+            "a book's stock is the initial stock, less sales, plus 21 for each refill",
             format!(
                 "SELECT i_id, i_stock, sold FROM tpcw_item LEFT JOIN (SELECT ol_i_id, sum(ol_qty) AS sold \
                  FROM tpcw_order_line WHERE ol_o_id > {} GROUP BY 1) l ON ol_i_id = i_id \
@@ -52,7 +52,7 @@ pub(super) fn all(size: Size, orders: (u64, u64)) -> Vec<Check> {
         ),
         Check::within(
             "acknowledged",
-            "there is an order for each acknowledged buy-confirm",
+            "each acknowledged buy-confirm has an order",
             "SELECT count(*) FROM tpcw_orders",
             orders,
         ),

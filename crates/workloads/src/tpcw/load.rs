@@ -175,12 +175,13 @@ fn item(id: i32, now: i64, rules: &mut Rules, row: &mut TextRow) {
     row.put(rules.text(13, 13)).put(rules.within(20, 9999)).put(rules.text(3, 15)).put(rules.text(10, 25));
 }
 
-/// How many of an item are in stock at first; the checks know it too.
+/// Initial stock of an item; the checks know it too.
 pub(super) fn first_stock(item: i32) -> i32 {
     10 + item % 21
 }
 
-/// An order that is loaded. Its chance comes from its number, so that tables that are filled one after the other agree.
+/// An order that is loaded. Its random numbers come from its number, so that tables that are filled one after
+/// the other agree.
 struct Order {
     id: i32,
     customer: i32,

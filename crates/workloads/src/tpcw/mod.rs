@@ -22,7 +22,7 @@ use crate::workload::{Blocks, Check, Ending, Ledger, Loader, Touches, Workload, 
 use load_clients::session::{Session, Trouble};
 use rules::{Rules, Size};
 
-/// How long a browser thinks on average (5.3.1).
+/// Average think time of a browser (5.3.1).
 const THINK_SECONDS: f64 = 7.0;
 
 /// One home page in so many begins a new visit, of another customer.
@@ -60,15 +60,15 @@ struct Tpcw {
     orders_before: u64,
 }
 
-/// What a browser remembers.
+/// State of a browser.
 #[derive(Clone)]
 struct Client {
     chance: fastrand::Rng,
     /// The customer's number.
     customer: i32,
-    /// The name that he logs in with.
+    /// The name of its log-in.
     user: String,
-    /// His cart, if he has one.
+    /// Its cart, if it has one.
     cart: Option<i32>,
 }
 
@@ -78,7 +78,7 @@ struct Work {
     seed: u64,
 }
 
-/// A page that is asked for: the browser, its chance, and the connection.
+/// A page that is asked for: the browser, its random numbers, and the connection.
 struct Page<'a> {
     rules: Rules,
     browser: &'a mut Client,
@@ -167,7 +167,7 @@ impl Workload for Tpcw {
             Some(touches) => self.blocks.begin(session, touches).await?,
             None => self.blocks.begin_reading(session).await?,
         }
-        // What a page has made counts only once it is committed.
+        // The effects of a page count only once it is committed.
         let mut after = browser.clone();
         let mut page = Page { rules, browser: &mut after, session };
         page.ask(work.kind).await?;

@@ -1,4 +1,5 @@
-//! What an order costs (clause 2.7.3): its lines less the customer's discount, a tax of 8.25 %, and the shipping.
+//! Price of an order (clause 2.7.3): its lines less the customer's discount, a tax of 8.25 %, and the
+//! shipping.
 
 use load_clients::value::Decimal;
 
@@ -11,7 +12,8 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Of lines (quantity and price), with a discount in percent. Shipping is 3.00 and 1.00 for each thing.
+    /// The sums of lines (quantity and price), with a discount in percent. Shipping is 3.00 and 1.00 for each
+    /// thing.
     pub(super) fn of(lines: impl Iterator<Item = (i64, Decimal)>, discount: i32) -> Sums {
         let (mut things, mut cents) = (0, 0);
         for (quantity, price) in lines {

@@ -17,12 +17,12 @@ const LINES: &str = "SELECT ol_i_id, i_title, i_publisher, i_cost, ol_qty, ol_di
     FROM tpcw_order_line, tpcw_item WHERE ol_o_id = $1 AND ol_i_id = i_id";
 
 impl Page<'_> {
-    /// The page on which a customer asks for his order.
+    /// The page on which a customer asks for an order.
     pub(super) async fn order_inquiry(&mut self) -> Result<(), Trouble> {
         self.session.ask(USER, values![self.browser.customer]).await?.first().map(drop)
     }
 
-    /// The customer's newest order, if he has one. It has its payment and its lines.
+    /// The customer's newest order, if there is one. The order has its payment and its lines.
     pub(super) async fn order_display(&mut self) -> Result<(), Trouble> {
         self.session.ask(PASSWORD, values![&self.browser.user]).await?.first()?;
         let newest = self.session.ask(NEWEST, values![&self.browser.user]).await?;

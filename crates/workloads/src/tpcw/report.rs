@@ -15,16 +15,16 @@ use serde::Serialize;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// For how many emulated browsers the tables are made: 2,880 customers each (about 8 MB)
+    /// Number of emulated browsers for which the tables are sized, with 2,880 customers each (about 8 MB)
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(i32).range(1..=100_000))]
     pub scale: i32,
-    /// How many books there are (the specification has 1,000, 10,000, 100,000 ..)
+    /// Number of books (the specification has 1,000, 10,000, 100,000 ..)
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(i32).range(100..=10_000_000))]
     pub items: i32,
-    /// Divide books and customers by this: for trials, not for figures
+    /// Divisor for books and customers: for trials, not for measurements
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=100))]
     pub shrink: i32,
-    /// Which interactions run how often
+    /// Mix of interactions
     #[arg(long, value_enum, default_value = "shopping")]
     pub mix: Mix,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -33,15 +33,15 @@ pub struct Options {
 }
 
 const EXAMPLES: &str = "\
-It drops and makes the tables tpcw_* at the address, loads them, lets emulated browsers (--clients) run one interaction after
-the other with time to think (--think), and looks whether orders agree with their lines and the stock with what was sold; if
-not, the exit code is 1. What a page would show is asked for, but no page is made. The carts are kept in two tables.
+The command drops and creates the tables tpcw_* at the address, loads them, and runs emulated browsers (--clients), each
+one interaction after the other with think time (--think). Then it checks that orders agree with their lines, and the
+stock with sales; if not, the exit code is 1. Queries of pages run, but no page is rendered. Carts are kept in two tables.
 
 Examples:
   consort bench tpcw --url postgres://postgres@127.0.0.1:6432/postgres --clients 200 --time 60s
   consort bench tpcw --url postgres://postgres@127.0.0.1:6432/postgres --keep --mix ordering --think 0 --clients 16";
 
-/// Which interactions run how often (clause 5.2.1).
+/// Mix of interactions (clause 5.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
@@ -59,7 +59,7 @@ impl Mix {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// How often each interaction runs, of 100, in the order of their names.
+    /// Weight of each interaction, of 100, in the order of their names.
     pub(super) fn weights(self) -> [f64; 14] {
         match self {
             Mix::Browsing => {

@@ -1,4 +1,4 @@
-//! How TPC-W makes numbers and names: sizes of the tables, non-uniform chance, names of syllables.
+//! Numbers and names of TPC-W: sizes of the tables, non-uniform random numbers, names of syllables.
 
 use load_clients::chance::{letters_and_digits, within};
 
@@ -32,7 +32,7 @@ pub(super) const SUBJECTS: [&str; 24] = [
 
 const SYLLABLES: [&str; 10] = ["BA", "OG", "AL", "RI", "RE", "SE", "AT", "UL", "IN", "NG"];
 
-/// How large the tables are.
+/// Sizes of the tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) items: i32,
@@ -57,7 +57,7 @@ impl Size {
         self.customers / 10 * 9
     }
 
-    /// How many different names titles and authors begin with: a search finds some ten.
+    /// Number of different names with which titles and authors begin: a search finds some ten.
     pub(super) fn names(self) -> i32 {
         (self.items / 10).max(1)
     }
@@ -112,7 +112,7 @@ impl Rules {
         SUBJECTS[self.chance.usize(0..SUBJECTS.len())]
     }
 
-    /// What a search for a title or an author begins with.
+    /// Prefix of a search for a title or an author.
     pub(super) fn searched(&mut self) -> String {
         let number = within(&mut self.chance, 0, self.size.names() - 1);
         format!("{}%", name(number))

@@ -1,11 +1,11 @@
-//! What must be true of the tables after a run: a query that gives the rows which break it, or a count that the clients
-//! have made themselves.
+//! Conditions on the tables after a run: a query that gives the rows which break it, or a count that the
+//! clients have made themselves.
 
 use load_clients::session::{Session, Trouble};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// So many of the rows that break a rule are looked at.
+/// Most rows that are read of those that break a rule.
 const SHOWN: u64 = 3;
 
 /// A rule.
@@ -13,7 +13,7 @@ const SHOWN: u64 = 3;
 pub struct Check {
     /// Its number in the specification, or a short name.
     pub number: String,
-    /// What it says.
+    /// The rule in words.
     pub what: String,
     proof: Proof,
 }
@@ -26,16 +26,16 @@ enum Proof {
     Seen(u64, Option<String>),
 }
 
-/// What came of a check.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// The rule's number or name.
     pub number: String,
-    /// What it says.
+    /// The rule in words.
     pub what: String,
-    /// It holds.
+    /// True if the rule holds.
     pub holds: bool,
-    /// What breaks it.
+    /// The rows or counts that break it.
     pub broken_by: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub async fn judge(checks: &[Check], session: &Session) -> Result<Vec<Checked>, 
         let broken_by = match &check.proof {
             Proof::Seen(0, _) => None,
             Proof::Seen(count, first) => {
-                Some(format!("{count} times: {}", first.as_deref().unwrap_or("not told")))
+                Some(format!("{count} times: {}", first.as_deref().unwrap_or("unknown")))
             }
             Proof::Query(query) => {
                 let rows = session.texts(&format!("SELECT * FROM ({query}) broken LIMIT {SHOWN}")).await?;

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a client waits before it tries to log in again.
+/// Pause of a client before it tries to log in again.
 const LOGIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// A client that thinks looks so often whether the run is over.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What all clients of a run share.
+/// Shared state of all clients of a run.
 pub(crate) struct Shared<W> {
     pub(crate) workload: W,
     pub(crate) options: Options,
@@ -183,8 +183,8 @@ impl<W: Workload> Client<W> {
     }
 }
 
-/// What is known after an error that ends a transaction. A log-in that failed has sent nothing, but is too rare to be told
-/// from a lost answer.
+/// Knowledge of a transaction after an error that ends it. A log-in that failed has sent nothing, but is too
+/// rare to be distinguished from a lost answer.
 fn outcome(trouble: &Trouble) -> Outcome {
     match trouble {
         Trouble::Refused { state, .. } => {

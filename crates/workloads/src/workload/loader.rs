@@ -7,7 +7,7 @@ use load_clients::stop::Stop;
 use std::fmt::{Display, Write};
 use std::time::Instant;
 
-/// How much is sent at a time.
+/// Bytes that are sent at a time.
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// A connection that loads.
@@ -57,7 +57,7 @@ impl<'a> Loader<'a> {
             })
             .await?;
         if stop.was_asked() {
-            return Err(Trouble::Unexpected("told to stop while loading".to_owned()));
+            return Err(Trouble::Unexpected("interrupted while loading".to_owned()));
         }
         if copied != self.rows - before {
             let problem = format!("{copied} rows of {} arrived in {table}", self.rows - before);

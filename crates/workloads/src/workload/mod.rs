@@ -1,5 +1,6 @@
-//! What all workloads of the specifications have in common: tables that are made and filled, clients that run named
-//! transactions one after the other, counts of what came of each, and checks of the tables when it is over.
+//! Common parts of all workloads of the specifications: tables that are made and filled, clients that run
+//! named transactions one after the other, counts of the outcomes of each, and checks of the tables when it
+//! is over.
 //!
 //! A workload says what its tables, its inputs and its statements are; it does not know how many clients there are, how
 //! fast they go, or that others measure it. Statements are those that an application would send, one after the other.
@@ -23,21 +24,21 @@ pub(crate) use run::{measure, run};
 use clap::Args;
 use load_clients::session::{Session, Trouble};
 
-/// How a transaction ended that was not refused.
+/// End of a transaction that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It committed.
+    /// Committed.
     Committed,
-    /// It rolled back, as its rules say.
+    /// Rolled back, as the workload's rules say.
     RolledBack,
 }
 
-/// What is known of a transaction after its last attempt.
+/// Knowledge of a transaction after its last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It committed.
+    /// Committed.
     Committed,
-    /// It has left nothing behind.
+    /// Undone without a trace.
     Undone,
     /// The connection or the answer was lost on the way.
     Unknown,
@@ -45,7 +46,7 @@ pub(crate) enum Outcome {
 
 /// A workload of a specification.
 pub(crate) trait Workload: Send + Sync + 'static {
-    /// What one client remembers between its transactions.
+    /// State of a client between its transactions.
     type Client: Send;
 
     /// The inputs of one transaction; a second attempt has the same.
@@ -60,7 +61,7 @@ pub(crate) trait Workload: Send + Sync + 'static {
     /// The names of its transactions, in the order of the report.
     fn transactions(&self) -> &'static [&'static str];
 
-    /// Statements that drop its tables and make them anew, empty.
+    /// Statements that drop its tables and create them again, empty.
     fn tables(&self) -> String;
 
     /// Fills the tables.
@@ -83,30 +84,30 @@ pub(crate) trait Workload: Send + Sync + 'static {
         0
     }
 
-    /// Whether the client thinks and keeps the rate.
+    /// True if the client thinks and keeps the rate.
     fn is_paced(&self, client: &Self::Client) -> bool {
         let _ = client;
         true
     }
 
-    /// Where the client logs in, if not where all do.
+    /// Address of the client, if not the common one.
     fn url(&self, client: &Self::Client) -> Option<&str> {
         let _ = client;
         None
     }
 
-    /// How long a client waits between two transactions on average, in seconds, if the options do not say it.
+    /// Average think time of a client between two transactions, in seconds, if the options do not set it.
     fn think_seconds(&self) -> f64 {
         0.0
     }
 
-    /// A client, with chance of its own.
+    /// A client, with random numbers of its own.
     fn client(&self, number: u64, chance: fastrand::Rng) -> Self::Client;
 
-    /// What the client does next.
+    /// Plans the client's next transaction.
     fn plan(&self, client: &mut Self::Client) -> Self::Work;
 
-    /// Which of the transactions that is.
+    /// Index of the transaction's kind.
     fn kind(&self, work: &Self::Work) -> usize;
 
     /// Runs it once, with its BEGIN and COMMIT if it has them. After an error the caller rolls back.
@@ -117,12 +118,12 @@ pub(crate) trait Workload: Send + Sync + 'static {
         session: &mut Session,
     ) -> impl Future<Output = Result<Ending, Trouble>> + Send;
 
-    /// It is over, whatever came of it.
+    /// Called at a transaction's end, with any outcome.
     fn ended(&self, client: &mut Self::Client, work: &Self::Work, outcome: Outcome) {
         let _ = (client, work, outcome);
     }
 
-    /// What must be true after a run.
+    /// Conditions that must hold after a run.
     fn checks(&self, ledger: &Ledger) -> Vec<Check>;
 }
 
@@ -130,16 +131,17 @@ pub(crate) trait Workload: Send + Sync + 'static {
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[group(skip)]
 pub struct Blocks {
-    /// The isolation level of transactions in blocks
+    /// Isolation level of transaction blocks
     #[arg(long, value_enum, default_value = "default")]
     pub isolation: Isolation,
-    /// Begin transactions that only read with READ ONLY
+    /// Begin read-only transactions with READ ONLY
     #[arg(long)]
     pub declare_read_only: bool,
-    /// Run transactions that only read without BEGIN and COMMIT: each of their statements alone
+    /// Run read-only transactions without BEGIN and COMMIT, each statement in autocommit
     #[arg(long, conflicts_with = "declare_read_only")]
     pub autocommit_reads: bool,
-    /// Declare the tables of each transaction that writes, right after BEGIN (SET LOCAL consort.tables_read, consort.tables_written)
+    /// Declare the tables of writing transactions after BEGIN (SET LOCAL consort.tables_read,
+    /// consort.tables_written)
     #[arg(long)]
     pub declare_tables: bool,
 }
@@ -147,9 +149,9 @@ pub struct Blocks {
 /// The tables of a transaction, names with commas between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touches {
-    /// What it reads and does not write.
+    /// Tables that it reads and does not write.
     pub(crate) reads: &'static str,
-    /// What it writes; also a sequence, if it draws numbers.
+    /// Tables that it writes; also a sequence, if it draws numbers.
     pub(crate) writes: &'static str,
 }
 

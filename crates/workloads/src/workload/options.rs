@@ -12,14 +12,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// What the server or the role has by default; the word is left out.
+    /// Default of the server or role: BEGIN without an isolation level
     #[default]
     Default,
-    /// READ COMMITTED.
+    /// READ COMMITTED
     ReadCommitted,
-    /// REPEATABLE READ.
+    /// REPEATABLE READ
     RepeatableRead,
-    /// SERIALIZABLE.
+    /// SERIALIZABLE
     Serializable,
 }
 
@@ -38,53 +38,53 @@ impl Isolation {
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct Options {
-    /// Where the clients log in
+    /// URL to connect to
     #[arg(long, visible_alias = "at")]
     pub url: String,
-    /// Another address for loading
+    /// URL for loading, if different
     #[arg(long, value_name = "URL")]
     pub load_url: Option<String>,
-    /// Another address for the checks after the run: what is measured may show old rows, if that is its design
+    /// URL for the checks after the run, if the measured address may return stale rows
     #[arg(long, value_name = "URL")]
     pub check_url: Option<String>,
-    /// Use the tables that an earlier run has left, instead of dropping and loading them; the size must be the same
+    /// Reuse the tables of an earlier run of the same size, instead of dropping and loading them
     #[arg(long)]
     pub keep: bool,
-    /// How many clients run, each one transaction after the other
+    /// Number of clients, each with one transaction after the other
     #[arg(long, default_value_t = 8)]
     pub clients: u64,
-    /// How long they run; 0 loads and checks only
+    /// Duration of the run; 0: load and check only
     #[arg(long, value_parser = pause::parse, default_value = "10s")]
     pub time: Duration,
-    /// .. or until so many transactions have ended
+    /// Stop after this number of transactions
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub transactions: u64,
-    /// They run so long before anything is counted
+    /// Warm-up before the measurement
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "0")]
     pub warm_up: Duration,
-    /// No more transactions a second than this, all clients together; 0 is no limit
+    /// Limit of transactions per second, of all clients together; 0: no limit
     #[arg(long, default_value_t = 0)]
     pub rate: u64,
-    /// How long a client thinks between two transactions, on average (negative exponential, at most ten times that); tpcw
-    /// has 7s, the others 0, if it is not given
+    /// Mean think time of a client between two transactions (negative exponential, at most ten times the
+    /// mean); default: 7s for tpcw, otherwise 0
     #[arg(long, value_parser = pause::parse, value_name = "TIME")]
     pub think: Option<Duration>,
-    /// How often a transaction is tried again that the server rolled back (SQLSTATE 40001, 40P01)
+    /// Number of retries of a transaction that the server rolled back (SQLSTATE 40001, 40P01)
     #[arg(long, default_value_t = 10)]
     pub retries: u32,
-    /// How long a statement may take before its client gives up and logs in again
+    /// Statement timeout, after which the client reconnects
     #[arg(long, value_parser = pause::parse, value_name = "TIME", default_value = "60s")]
     pub statement_limit: Duration,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
     #[command(flatten)]
     pub blocks: Blocks,
-    /// How statements travel
+    /// Query protocol
     #[arg(long, value_enum, default_value = "extended")]
     pub protocol: Protocol,
-    /// An admin console with SHOW REPLICAS, to learn which nodes served the reads
+    /// Admin console with SHOW REPLICAS, for measuring the share of reads by node
     #[arg(long, value_name = "URL")]
     pub console: Option<String>,
-    /// What chance starts from
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]

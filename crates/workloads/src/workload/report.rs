@@ -1,4 +1,4 @@
-//! What a run has to say: a line per transaction, errors by SQLSTATE, checks.
+//! Report of a run: a line per transaction, errors by SQLSTATE, checks.
 
 use super::tallies::{Tallies, Tally, Timeline};
 use super::{Checked, Isolation, Options, Workload};
@@ -10,22 +10,22 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What came of one kind of transaction, or of all.
+/// Outcomes of one kind of transaction, or of all.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Line {
     /// Its name.
     pub transaction: String,
-    /// How many committed.
+    /// Number of commits.
     pub committed: u64,
     /// Committed a second.
     pub per_second: f64,
     /// Its part of all that committed or rolled back by rule, 0 to 1.
     pub share: f64,
-    /// How many rolled back because their rules say so.
+    /// Number of rollbacks that their rules demand.
     pub rolled_back: u64,
-    /// How often one was tried again.
+    /// Number of retries.
     pub retries: u64,
-    /// How many were given up.
+    /// Number of transactions that were given up.
     pub failed: u64,
     /// The average time of those that ended well, with all their attempts.
     pub mean_us: u64,
@@ -33,22 +33,22 @@ pub struct Line {
     pub latency: Percentiles,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The workload.
     pub workload: String,
     /// Its size and its mix.
     pub setting: String,
-    /// How many clients ran.
+    /// Number of clients.
     pub clients: u64,
-    /// How statements travelled.
+    /// Protocol of the statements.
     pub protocol: Protocol,
-    /// How transactions in blocks ran.
+    /// Isolation of the transactions in blocks.
     pub isolation: Isolation,
-    /// How long loading took, if it was done.
+    /// Time of the loading, if it was done.
     pub loaded_seconds: Option<f64>,
-    /// How long was measured.
+    /// Time of the measurement.
     pub seconds: f64,
     /// Each kind of transaction.
     pub transactions: Vec<Line>,
@@ -58,27 +58,27 @@ pub struct Report {
     pub read_statements: u64,
     /// Statements that write.
     pub write_statements: u64,
-    /// Which nodes served the reads, if a console told it.
+    /// Nodes that served the reads, if a console reported them.
     pub served: Option<Served>,
     /// Errors by SQLSTATE, also of attempts that were made good.
     pub errors: BTreeMap<String, u64>,
     /// The first of each.
     pub first_errors: BTreeMap<String, String>,
-    /// What ended in each second.
+    /// Transactions that ended in each second.
     pub timeline: Timeline,
     /// The checks of the tables.
     pub checks: Vec<Checked>,
 }
 
-/// Which nodes served the reads of a run.
+/// Nodes that served the reads of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Served {
     /// Reads by node.
     pub nodes: BTreeMap<String, u64>,
     /// The part that standbys served, 0 to 1.
     pub at_standbys: f64,
-    /// Statements by what kept them at the primary, writes among them, or by how their answers were proven; nothing if the console
-    /// does not tell.
+    /// Statements by the reason that kept them at the primary, writes among them, or by the proof of their
+    /// answers; nothing if the console does not report it.
     pub reasons: BTreeMap<String, u64>,
 }
 
@@ -98,7 +98,7 @@ impl Served {
     }
 }
 
-/// How long loading took, if it was done, and how long was measured.
+/// Time of the loading, if it was done, and of the measurement.
 pub(crate) struct Times {
     pub(crate) loaded_seconds: Option<f64>,
     pub(crate) seconds: f64,

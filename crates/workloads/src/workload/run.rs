@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How long a statement of loading and checking may take.
+/// Time limit of a statement of loading and checking.
 const LONG: Duration = Duration::from_hours(2);
 
-/// How long replicas may take until they have what was loaded.
+/// Time limit of replicas until they have the loaded rows.
 const LOADED_LIMIT: Duration = Duration::from_mins(30);
 
-/// How often the progress is told.
+/// Interval of the progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs a workload and prints what came of it.
@@ -49,7 +49,7 @@ pub(crate) async fn measure<W: Workload>(
         Some(since.elapsed().as_secs_f64())
     };
     if options.keep && !is_there(&workload, options).await? {
-        let problem = "there are no tables of that size; run without --keep to load them";
+        let problem = "tables of that size do not exist; run without --keep to load them";
         return Err(Trouble::Unexpected(problem.to_owned()));
     }
     ground::wait_ready(&options.url, &workload.probe(), LOADED_LIMIT).await?;

@@ -1,4 +1,4 @@
-//! What came of each kind of transaction: what is measured, and what the checks must know of the whole run.
+//! Outcomes of each kind of transaction: the measurements, and the checks' knowledge of the whole run.
 
 use super::Outcome;
 use load_clients::latency::Latencies;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What was measured of one kind of transaction.
+/// Measurements of one kind of transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) committed: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Tally {
     pub(crate) spent: Duration,
 }
 
-/// What was measured of all.
+/// Measurements of all transactions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tallies {
     pub(crate) kinds: Vec<Tally>,
@@ -29,12 +29,12 @@ pub(crate) struct Tallies {
     pub(crate) timeline: Timeline,
 }
 
-/// How many transactions ended in each second since the clients began, the warm-up too.
+/// Number of transactions that ended in each second since the clients began, the warm-up too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// Those that committed, or rolled back because their rules say so.
+    /// Transactions that committed, or rolled back because their rules say so.
     pub ended: Vec<u64>,
-    /// Those that were given up.
+    /// Transactions that were given up.
     pub failed: Vec<u64>,
 }
 
@@ -51,7 +51,7 @@ impl Timeline {
         }
     }
 
-    /// How many ended a second, on average from one second to another; nothing if the run did not last so long.
+    /// Average number of ends a second, from one second to another; nothing if the run did not last so long.
     #[must_use]
     pub fn rate(&self, from: usize, to: usize) -> Option<f64> {
         let seconds = self.ended.get(from..to).filter(|seconds| !seconds.is_empty())?;
@@ -73,7 +73,7 @@ impl Tallies {
     }
 }
 
-/// What errors are counted under.
+/// Code under which an error is counted.
 fn code(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Refused { state, .. } => state.code().to_owned(),
@@ -83,7 +83,8 @@ fn code(trouble: &Trouble) -> String {
     }
 }
 
-/// How many transactions of each kind have committed, or may have, since the run began (its warm-up is part of it).
+/// Number of transactions of each kind that have committed, or may have, since the run began (its warm-up is
+/// part of it).
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     kinds: Vec<(u64, u64)>,

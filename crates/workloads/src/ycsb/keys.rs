@@ -1,4 +1,4 @@
-//! Which keys are there: those that were loaded, and those whose insert was acknowledged, as far as there is no gap.
+//! Existing keys: the loaded ones, and those whose insert was acknowledged, up to the first gap.
 
 use crate::workload::Outcome;
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ impl Keys {
         Keys { at_first: rows, unsure_below, state: Mutex::new(state) }
     }
 
-    /// How many rows there were at first.
+    /// Initial number of rows.
     pub(super) fn at_first(&self) -> i64 {
         self.at_first
     }
@@ -67,7 +67,7 @@ impl Keys {
         key >= self.unsure_below && key < state.sure && !state.holes.contains(&key)
     }
 
-    /// How many of these keys are there.
+    /// Number of these keys that exist.
     pub(super) fn count_there(&self, from: i64, to: i64) -> i64 {
         let state = self.state();
         let (from, to) = (from.max(self.unsure_below), to.min(state.sure));

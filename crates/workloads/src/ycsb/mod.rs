@@ -2,8 +2,9 @@
 //! fields of a hundred bytes; single reads, updates, inserts, scans and read-modify-writes in its core workloads A to F, and
 //! in Hihooi's mixes.
 //!
-//! Which row is taken follows Zipf's law, scrambled over the keys, so that popular rows do not lie side by side; workload D
-//! prefers the newest rows instead. Keys are dense numbers: a scan is a range of them, and what was inserted can be counted.
+//! The choice of rows follows Zipf's law, scrambled over the keys, so that popular rows do not lie side by
+//! side; workload D prefers the newest rows instead. Keys are dense numbers: a scan is a range of them, and
+//! inserted rows can be counted.
 
 mod keys;
 mod report;
@@ -72,7 +73,7 @@ struct Missing {
     first: Option<String>,
 }
 
-/// What a client remembers: its chance, and Zipf's law for the number of rows that there were when it looked last.
+/// State of a client: its random numbers, and Zipf's law for the number of rows at its last look.
 struct Client {
     chance: fastrand::Rng,
     zipf: Zipf,
@@ -141,7 +142,7 @@ impl Workload for Ycsb {
         let (Some(newest), Some(count)) = (row.number(0), row.number(1)) else {
             return Err(Trouble::Unexpected("ycsb_usertable is empty".to_owned()));
         };
-        // Keys that an earlier run lost are not there; nobody may be blamed for not finding them.
+        // Keys that an earlier run lost are missing; not finding them is no fault.
         self.keys = Keys::new(newest + 1, count);
         Ok(())
     }
@@ -194,7 +195,7 @@ impl Workload for Ycsb {
         vec![
             Check::within(
                 "rows",
-                "the table has the rows that it had and those whose insert was acknowledged",
+                "the table has its initial rows and all acknowledged inserts",
                 "SELECT count(*) FROM ycsb_usertable",
                 (before + least, before + most),
             ),
@@ -204,7 +205,7 @@ impl Workload for Ycsb {
                 "SELECT ycsb_key FROM ycsb_usertable WHERE length(field0 || field1 || field2 || field3 || field4 || \
                  field5 || field6 || field7 || field8 || field9) <> 1000",
             ),
-            Check::seen("found", "every row that was there was found", missing.count, missing.first.clone()),
+            Check::seen("found", "every existing row was found", missing.count, missing.first.clone()),
         ]
     }
 }
@@ -232,7 +233,7 @@ impl Ycsb {
         Ok(())
     }
 
-    /// A range of keys. What is inserted meanwhile may be in it or not.
+    /// A range of keys. Rows that are inserted meanwhile may be in it or not.
     async fn scan(&self, work: &Work, session: &mut Session) -> Result<(), Trouble> {
         let end = work.key + work.length;
         let there = self.keys.count_there(work.key, end);

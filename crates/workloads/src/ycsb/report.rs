@@ -18,13 +18,14 @@ const ROWS_OF_SCALE: i64 = 1000;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// How many thousand rows (about 1.1 MB each)
+    /// Number of rows, in thousands (about 1.1 MB each)
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000_000))]
     pub scale: i64,
-    /// Which operations run how often
+    /// Mix of operations
     #[arg(long, value_enum, default_value = "a")]
     pub mix: Mix,
-    /// How uneven the choice of rows is: theta of Zipf's law, 0 is even; if it is not given, 0.99 for a to f, 1 for the others
+    /// Skew of the choice of rows: theta of Zipf's law, 0: uniform; default: 0.99 for a to f, 1 for the
+    /// others
     #[arg(long, value_parser = theta)]
     pub theta: Option<f64>,
     #[expect(missing_docs, reason = "a comment here would take the place of the command's own help")]
@@ -33,8 +34,8 @@ pub struct Options {
 }
 
 const EXAMPLES: &str = "\
-It drops and makes the table ycsb_usertable at the address, loads it, runs, and looks whether all rows are there; a row that
-was there and that a client did not find makes the exit code 1.
+The command drops and creates the table ycsb_usertable at the address, loads it, runs, and checks that all rows exist;
+if a client did not find an existing row, the exit code is 1.
 
 Examples:
   consort bench ycsb --url postgres://postgres@127.0.0.1:6432/postgres --mix b --time 60s
@@ -42,10 +43,10 @@ Examples:
 
 fn theta(text: &str) -> Result<f64, String> {
     let theta: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
-    if (0.0..=5.0).contains(&theta) { Ok(theta) } else { Err("theta lies between 0 and 5".to_owned()) }
+    if (0.0..=5.0).contains(&theta) { Ok(theta) } else { Err("theta must be between 0 and 5".to_owned()) }
 }
 
-/// Which operations run how often.
+/// Mix of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
@@ -71,7 +72,7 @@ pub enum Mix {
     WriteHeavy,
 }
 
-/// How often each operation runs, of 100.
+/// Weight of each operation, of 100.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weights {
     /// Read, update, insert, scan, read-modify-write.

@@ -132,7 +132,7 @@ fn stale_reads_are_counted_where_the_checker_finds_them() {
     assert!(!check(&history).holds(Model::StrictSerializable));
     assert_eq!(stale_reads(&history, 0..u64::MAX), 2);
     assert_eq!((stale_reads(&history, 0..30), stale_reads(&history, 31..u64::MAX)), (1, 0));
-    // Nobody knows when the first append was committed.
+    // The time of the first append's commit is unknown.
     history.transactions[0].outcome = Outcome::Unknown;
     assert_eq!(stale_reads(&history, 0..u64::MAX), 1);
     for fresh in ["read-committed", "repeatable-read", "serializable"] {

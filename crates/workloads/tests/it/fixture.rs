@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use testkit::Scratch;
 use workloads::Command;
 
-/// Starts the servers away from the runtime's thread, for that takes its time.
+/// Starts the servers on another thread than the runtime's, for that takes its time.
 pub(crate) async fn servers(standbys: usize) -> Scratch {
     tokio::task::spawn_blocking(move || Scratch::start(standbys)).await.expect("the servers start")
 }
@@ -20,7 +20,7 @@ pub(crate) fn url(node: &Node) -> String {
     format!("host={} port={} user=postgres dbname=postgres", folder.display(), address.port)
 }
 
-/// An address that leads each session to one of the nodes, by chance.
+/// An address that leads each session to a random node.
 pub(crate) fn any_of(nodes: &[&Node]) -> String {
     let addresses: Vec<_> = nodes.iter().map(|node| node.address("postgres", "postgres")).collect();
     let hosts: Vec<String> = addresses.iter().map(|address| address.host.to_string()).collect();

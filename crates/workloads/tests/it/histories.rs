@@ -28,7 +28,7 @@ async fn a_crash_of_the_server_makes_unknown_outcomes_and_no_anomaly() {
         });
     let findings = check(&recorded.history);
     assert!(findings.holds(Model::StrongSnapshotIsolation), "{findings}");
-    // How many of the clients had logged in before the crash is the machine's matter.
+    // The number of clients that had logged in before the crash is the machine's matter.
     assert!(recorded.lost_sessions >= 1, "{}", recorded.lost_sessions);
     assert!(recorded.first_trouble.is_some());
     assert!(recorded.history.count(Outcome::Committed) > 100);

@@ -1,6 +1,6 @@
-//! The four reference histories: recorded from plain PostgreSQL by our own workload (`cargo run -p bench --example
-//! references` records them anew), and what each must be judged as. The files are the memory; the same runs are also
-//! made live, so that neither the recorder nor the checker can drift alone.
+//! The four reference histories: recorded from plain PostgreSQL by our own workload, and the verdict on each.
+//! `cargo run -p bench --example references` records them again. The files are the memory. The same runs are
+//! also made live, so that neither the recorder nor the checker can drift alone.
 
 use crate::fixture;
 use load_clients::progress::Progress;

@@ -77,7 +77,7 @@ async fn a_standby_that_is_late_is_stale() {
     assert!(report.table().to_string().contains("other's read"));
 }
 
-/// What a proxy does that sends reads anywhere: here the client library picks a server for each session.
+/// A proxy that sends reads anywhere: here the client library picks a server for each session.
 #[tokio::test]
 async fn servers_of_different_age_go_backwards() {
     let servers = fixture::servers(2).await;

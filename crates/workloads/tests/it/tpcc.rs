@@ -98,7 +98,7 @@ async fn each_condition_is_seen_broken() {
         let expected: Vec<String> = broken.iter().map(|number| format!("3.3.2.{number}")).collect();
         assert_eq!(found, expected, "{break_it}\n{checks:?}");
     }
-    // What is broken for good fails the command.
+    // A lasting break of a rule fails the command.
     let session = Session::open(&url, Protocol::Simple).await.unwrap();
     session.execute("UPDATE tpcc_district SET d_next_o_id = d_next_o_id + 1 WHERE d_id = 4").await.unwrap();
     let verdict = workloads::run(&command(&url, &["--keep", "--time", "0"])).await.unwrap();

@@ -1,5 +1,5 @@
-//! A database that came with a base backup: taken over as it is, if all is kept that committed since, and brought to a state
-//! that the primary has shown before anybody reads there.
+//! A database that came with a base backup. If all later commits are kept, it is taken over as it is, and
+//! brought to a state that the primary has shown before any read runs there.
 
 use super::{Feeding, Line, Stop};
 use crate::{Stage, Stretch};
@@ -8,7 +8,8 @@ use postgres::Error;
 use replica_apply::clone::backup;
 
 impl Feeding<'_> {
-    /// Where its server left the primary's log, if the database came with a base backup and all that ends behind is kept.
+    /// Position at which its server stopped following the primary's WAL. `None` unless the database came with
+    /// a base backup and all commits that end after that position are kept.
     pub(super) async fn backup(&self) -> Result<Option<Lsn>, Stop> {
         let (feeds, of, id) = (self.cluster.feeds(), self.of, self.id);
         let left =
@@ -17,20 +18,19 @@ impl Feeding<'_> {
         if feeds.kept_behind(of, id).is_some_and(|place| place <= left) {
             return Ok(Some(left));
         }
-        let why =
-            format!("what committed since its base backup left the primary's log at {left} is not kept");
+        let why = format!("commits since the promotion of its base backup at {left} are not kept");
         let replica = self.cluster.standby(id);
         tracing::warn!(
             replica = replica.name,
             database = self.database.name(),
             why,
-            "it is copied by a dump"
+            "copying the database by a dump"
         );
         feeds.copied_well(of, id, why);
         Ok(None)
     }
 
-    /// Makes a copy of it that can be fed.
+    /// Turns the database of a base backup into a copy that can be fed.
     pub(super) async fn take_over(&self, left: Lsn) -> Result<(), Stop> {
         let (cluster, of, id) = (self.cluster, self.of, self.id);
         cluster.feeds().set_stage(of, id, Stage::Copying(None));
@@ -38,21 +38,21 @@ impl Feeding<'_> {
         tokio::select! {
             taken = backup::take(&self.primary, (&self.replica, self.chosen()), left) => taken.map(drop)?,
             () = self.away_for_long() => {
-                return Err(Error::Unreachable("the server went away while it was taken over".to_owned()).into());
+                return Err(Error::Unreachable("lost the server while taking over its base backup".to_owned()).into());
             }
             () = self.given_up() => return Err(super::NotFed.into()),
         }
         cluster.copied(id, of);
         let replica = cluster.standby(id);
-        tracing::info!(replica = replica.name, database = self.database.name(), %left, "the base backup is taken over");
+        tracing::info!(replica = replica.name, database = self.database.name(), %left, "took over the base backup");
         Ok(())
     }
 }
 
 impl Line<'_> {
-    /// A stretch of the log is no state that the primary has shown: commits that are in it may hang there still, and later ones
-    /// be visible. So all boundaries up to one that holds the whole stretch become visible in one step. Until then nobody reads
-    /// there, nor compares it.
+    /// Applies all boundaries up to one that holds the whole WAL range of the backup, in one visible step. A
+    /// prefix of the WAL is no state that the primary has shown: some of its commits may still hang there,
+    /// while later ones are visible. Until then the database is neither read nor compared.
     pub(super) async fn reach(&mut self) -> Result<(), Stop> {
         let Feeding { cluster, id, of, .. } = *self.by;
         let mut all: Option<Stretch> = None;

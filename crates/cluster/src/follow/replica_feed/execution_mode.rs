@@ -1,12 +1,12 @@
-//! A replica that executes by itself what the primary executes: how it comes to that, and how it ends.
+//! A replica that executes the primary's transactions on its own: how that begins, and how it ends.
 //!
 //! ```text
-//!   fed --nothing is open, and all that has committed is there--> its sequences stand as the primary's, its position goes
-//!       --> it executes --fails, differs, or the primary begins another life--> copied anew
+//!   fed --nothing is open, and all that has committed is there--> sequences as the primary's, no position
+//!       --> it executes --fails, differs, or the primary restarts--> copied again
 //! ```
 //!
-//! Once it executes nobody can say from its own position what it has: there is none any more. Whatever ends this, also the
-//! end of this process, makes it be copied anew.
+//! Once it executes, its position does not say which transactions it has: the position is gone. So any end of
+//! this mode, also the end of this process, makes the database be copied again.
 
 use super::{Feeding, Line, STRETCH_BYTES, Stop};
 use crate::scheduled::{Quiet, TakesPart};
@@ -16,43 +16,49 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// What is committed is settled within this while nothing runs; or it is tried again.
+/// Time within which committed transactions settle while nothing runs; otherwise the attempt is repeated.
 const SETTLE_LIMIT: Duration = Duration::from_secs(2);
-/// New transactions wait no longer than this at first for a moment in which nothing is open.
+/// Maximum wait of new transactions, at first, for a moment in which nothing is open.
 const FIRST_HOLD: Duration = Duration::from_millis(200);
-/// A comparison waits so long for a moment in which nothing runs.
+/// Maximum wait of a comparison for a moment in which nothing runs.
 const REST_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long new transactions are kept waiting for a moment in which nothing is open, at this try.
-fn hold(tries: u32, wait_limit: Duration) -> Duration {
-    FIRST_HOLD.saturating_mul(2_u32.saturating_pow(tries)).min(wait_limit / 2)
+/// Maximum time for which new transactions are held for a moment in which nothing is open, at this try.
+fn hold(tries: u32, replica_wait_timeout: Duration) -> Duration {
+    FIRST_HOLD.saturating_mul(2_u32.saturating_pow(tries)).min(replica_wait_timeout / 2)
 }
 
-/// How long they go on before the next try.
-pub(super) fn rest_behind(tries: u32, wait_limit: Duration) -> Duration {
-    4 * hold(tries, wait_limit)
+/// Pause for normal work before the next try.
+pub(super) fn rest_behind(tries: u32, replica_wait_timeout: Duration) -> Duration {
+    4 * hold(tries, replica_wait_timeout)
 }
 
 impl Line<'_> {
-    /// Has the replica take part in the execution, in a moment in which nothing runs. `None`: there was none.
+    /// Adds the replica to the participants, in a moment in which nothing runs. `None`: there was no such
+    /// moment.
     pub(super) async fn joins(&mut self, tries: u32) -> Result<Option<TakesPart>, Stop> {
         let Feeding { cluster, database, id, of, .. } = *self.by;
-        let Some(quiet) = database.scheduled().quiet(hold(tries, cluster.setup().wait_limit)).await else {
+        let Some(quiet) = database.scheduled().quiet(hold(tries, cluster.setup().replica_wait_timeout)).await
+        else {
             return Ok(None);
         };
         if !self.has_all().await? {
             return Ok(None);
         }
         clone::executes(&self.by.primary, &self.by.replica).await?;
-        // Nothing is waited for from here on: whoever feeds it must not take it for given up.
+        // Nothing is waited for from here on: the feed's loop must not take the replica for given up.
         cluster.fed_leaves(id, of);
         cluster.feeds().set_stage(of, id, Stage::Executing);
         let name = cluster.standby(id).name.clone();
-        tracing::info!(replica = name, database = database.name(), "the replica executes by itself");
+        tracing::info!(
+            replica = name,
+            database = database.name(),
+            "replica joined the execution of transactions"
+        );
         Ok(Some(database.scheduled().join(quiet, id, self.life)))
     }
 
-    /// Gives it all that has committed, while nothing commits. `false`: that was not settled in time.
+    /// Sends the replica all commits, while nothing commits. `false`: they did not settle in time.
     async fn has_all(&mut self) -> Result<bool, Stop> {
         let Feeding { cluster, id, of, .. } = *self.by;
         let wanted = cluster.scheduler().order_mut().want_gauge();
@@ -85,7 +91,7 @@ impl Line<'_> {
 }
 
 impl Feeding<'_> {
-    /// It executes, for as long as it goes well.
+    /// Keeps the replica in execution mode for as long as it goes well.
     pub(super) async fn executes(&self, takes_part: TakesPart) -> Result<Infallible, Stop> {
         let Feeding { cluster, id, of, .. } = *self;
         let life = cluster.scheduler().order().incarnation();
@@ -93,7 +99,7 @@ impl Feeding<'_> {
             let (more, moved) = (cluster.feeds().more(), cluster.next_move());
             self.heed()?;
             if cluster.scheduler().order().incarnation() != life {
-                let why = "the primary has begun another life, in which it may lack what the replica has";
+                let why = "the primary has restarted and may lack commits that the replica has";
                 return Err(Stop::Anew(why.to_owned()));
             }
             if !cluster.feeds().executes(of, id) {
@@ -113,7 +119,7 @@ impl Feeding<'_> {
         }
     }
 
-    /// Nothing runs until somebody has looked.
+    /// Holds all transactions back until the comparison is done.
     async fn rest_executing(&self, quiet: Quiet) {
         let Feeding { cluster, id, of, .. } = *self;
         loop {

@@ -1,10 +1,12 @@
-//! After a change of roles the replica's roles are brought in step, and what belongs to whom there, and may be used by whom, is
-//! compared with the primary. Privileges travel as commands. So what the primary has granted may be on its way to the replica still;
-//! and a command may name a role of which the replica has not heard, for what tells of roles is written behind them.
+//! After a change of roles, the replica's roles are synchronised. Then the owners and privileges of its
+//! objects are compared with the primary. Privileges travel as commands. So a grant of the primary may still
+//! be on its way to the replica. A command may also name a role that the replica lacks, because the mark of a
+//! role change is written after the change.
 //!
-//! What differs is compared again when the replica shows all that the primary had done when it differed: what then belongs to
-//! somebody else still is given to whom it belongs (REASSIGN OWNED), and not before, for each command on the way is checked for whom
-//! things belonged to when it ran. Until then nobody is told what it shows, and nobody reads there.
+//! A difference is compared again when the replica shows everything that the primary had done when the
+//! difference was found. An object that then still has another owner is given to the right one (REASSIGN
+//! OWNED). This happens no sooner, because each command on the way is checked against the owners of the
+//! moment when it ran. Until then the replica's progress is not reported, and no read runs there.
 
 use super::{Feeding, Line, Stop};
 use crate::trouble::RECONNECT_AFTER;
@@ -17,30 +19,32 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// So often the same may differ behind what was on its way: it may be granted and revoked in turn.
+/// Maximum number of times that the same difference may be found again after pending changes are applied: a
+/// privilege may be granted and revoked in turn.
 const TRIES: u32 = 8;
 
-/// What belongs to whom was found to differ.
+/// A difference of owners or privileges between replica and primary.
 pub(super) struct Unequal {
-    /// What the primary shows to this gauge must be visible before it is compared again.
+    /// The primary's state at this probe must be visible before the next comparison.
     behind: GaugeNumber,
-    /// Where that ends, once the gauge has settled.
+    /// Position where that state ends, once the probe has settled.
     until: Option<Place>,
-    /// What differs, as the primary has it.
+    /// Objects that differ, as the primary has them.
     what: BTreeSet<String>,
-    /// So often something of it has differed before, when it was not on its way any more.
+    /// Number of times that a part of it has still differed after all pending changes were applied.
     tries: u32,
-    /// What has become visible since, of which nobody was told.
+    /// Last boundary that has become visible since, and is not reported yet.
     withheld: Option<Rc<Boundary>>,
 }
 
 impl Line<'_> {
-    /// Brings the roles in step, and compares. Whatever changed while nobody was connected is marked too.
+    /// Synchronises the roles, and compares owners. Changes made while no connection existed are marked too.
     pub(super) async fn step(&mut self) -> Result<(), Stop> {
         self.compare(false).await
     }
 
-    /// `came`: the replica shows all that the primary had done when it was compared last.
+    /// Compares owners and privileges. `came`: the replica shows all that the primary had done at the last
+    /// comparison.
     async fn compare(&mut self, came: bool) -> Result<(), Stop> {
         let Feeding { cluster, id, of, primary, replica, .. } = self.by;
         let before = self.unequal.take();
@@ -59,7 +63,7 @@ impl Line<'_> {
         }
         tries += u32::from(stays);
         if tries == TRIES {
-            return Err(Stop::Anew("something belongs to somebody else than when it was copied".to_owned()));
+            return Err(Stop::Anew("an object has another owner than when it was copied".to_owned()));
         }
         cluster.scheduler().fed_lost(*id, *of);
         let behind = cluster.scheduler().order_mut().want_gauge();
@@ -69,7 +73,8 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// Compares again what has differed, if the replica has been given by now what the primary had done then.
+    /// Repeats the comparison of differing objects, if the replica has received by now what the primary had
+    /// done then.
     pub(super) async fn step_again(&mut self) -> Result<(), Stop> {
         let Feeding { cluster, id, of, .. } = *self.by;
         let Some(unequal) = &mut self.unequal else { return Ok(()) };
@@ -89,7 +94,7 @@ impl Line<'_> {
         self.compare(true).await
     }
 
-    /// This is visible: the others are told, unless they must not know yet.
+    /// Notes that this boundary is visible. Reports it, unless it must be withheld.
     pub(super) fn shows(&mut self, last: Rc<Boundary>) {
         match &mut self.unequal {
             Some(unequal) => unequal.withheld = Some(last),
@@ -99,17 +104,18 @@ impl Line<'_> {
 }
 
 impl Feeding<'_> {
-    /// DDL lacks a role, perhaps, or finds that of an owner what nothing on its way says to be another's. Roles and owners are brought
-    /// in step, once for each such transaction, and it is tried again: how long to rest before that, or before a copy.
+    /// Handles DDL that may lack a role, or that finds an owner which no pending change explains. Roles and
+    /// owners are synchronised, once for each such transaction, and the DDL is retried. Returns the pause
+    /// before that, or before a copy.
     pub(super) async fn lacks(&self, unrun: &Unrun, stepped_for: &mut Option<Xid>) -> Duration {
         if *stepped_for == Some(unrun.xid) {
             return self.anew(unrun.to_string());
         }
         let why = match clone::in_step(&self.primary, &self.replica, &Gives::All).await {
-            // What differs, maybe, is on its way behind it, or is compared when roles change next.
+            // A remaining difference is either on its way, or is compared at the next change of roles.
             Ok(_) => {
                 *stepped_for = Some(unrun.xid);
-                format!("{unrun}; with the primary's roles it is tried again")
+                format!("{unrun}; retrying with the primary's roles")
             }
             Err(error) => error.to_string(),
         };
@@ -117,7 +123,7 @@ impl Feeding<'_> {
             replica = self.setup.name,
             database = self.database.name(),
             why,
-            "roles were brought in step"
+            "synchronized roles"
         );
         self.cluster.feeds().set_stage(self.of, self.id, Stage::Waiting(why));
         RECONNECT_AFTER

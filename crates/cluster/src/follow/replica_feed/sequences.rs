@@ -1,34 +1,36 @@
-//! Where a replica's sequences stand: where the primary's stood when they were asked last. That is told behind all that had
-//! committed by then, or else DDL that draws numbers would draw others there; and not behind DDL that may have come later.
+//! Sequences of a replica: set to the positions that were last read from the primary. They are sent after
+//! every commit that preceded the reading, or else DDL that draws numbers would draw others there. They are
+//! not sent after DDL that may be later than the reading.
 
 use super::{Feeding, Line, Stop};
 use crate::{Asked, Place};
 use replica_apply::sequences::moved;
 use std::rc::Rc;
 
-/// What a replica has been told of them.
+/// Sequence positions that were sent to a replica.
 pub(crate) struct Told {
-    /// What had been read when that was looked at last.
+    /// Reading that was examined last.
     seen: Option<Rc<Asked>>,
-    /// Where they stand there; nothing if that is not known.
+    /// Reading that the replica's sequences match. `None` if that is unknown.
     there: Option<Rc<Asked>>,
-    /// All that it was given and that moves them lies below.
+    /// Position below which all changes lie that were sent and move the sequences.
     moved: Place,
 }
 
 impl Told {
-    /// Nothing yet. What was read before may be older than what the replica has of a copy.
+    /// Returns the state in which nothing was sent. An earlier reading may be older than the replica's copy.
     pub(super) fn nothing(seen: Option<Rc<Asked>>) -> Told {
         Told { seen, there: None, moved: Place::default() }
     }
 
-    /// Something that the replica is given, below this place, moves them: behind that they are told anew, all of them.
+    /// Notes that changes below this position move the sequences: after them all sequences are sent again.
     pub(super) fn forget(&mut self, below: Place) {
         self.there = None;
         self.moved = below;
     }
 
-    /// What was read, if that is new and may be told to a replica that was given all below a place, if it is fed.
+    /// Returns the reading if it is new and may be sent to a replica that has received everything below
+    /// `given`. `None` for `given`: the replica is not fed.
     fn news(&mut self, asked: Option<Rc<Asked>>, given: Option<Place>) -> Option<Rc<Asked>> {
         let asked = asked?;
         let is_old = self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, &asked));
@@ -36,13 +38,13 @@ impl Told {
             return None;
         }
         self.seen = Some(asked.clone());
-        // What moves them there may be missing in the answer: the next one has it.
+        // The reading may lack a later move: the next one has it.
         (self.moved <= asked.from).then_some(asked)
     }
 }
 
 impl Line<'_> {
-    /// Tells the replica what has moved, if the primary was asked since.
+    /// Sends the sequences that have moved, if the primary was read since.
     pub(super) async fn tell_sequences(&mut self) -> Result<(), Stop> {
         let Feeding { cluster, id, of, .. } = *self.by;
         let given = cluster.feeds().given(of, id);
@@ -53,7 +55,7 @@ impl Line<'_> {
             self.finish().await?;
             refused = self.feeder.set_sequences(&moved).await?;
         }
-        // What was refused is told again, with all others.
+        // Refused sequences are sent again, with all others.
         self.told.there = (refused == 0).then_some(asked);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The place of a client that goes on in another process.
+//! The registry entry of a client that is handed over to a successor process.
 
 use super::{Doing, Seat};
 use config::origin::Origin;
@@ -7,10 +7,11 @@ use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wire::{CancelRequest, Startup};
 
-/// What others may see of it, and what cancels it. Times are microseconds of Unix time.
+/// Observable state and cancel key of the entry, in the handover message. Times are microseconds of Unix
+/// time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedSeat {
-    /// An IP address; `None`: it came through a Unix socket.
+    /// IP address of the client; `None` for a Unix socket.
     origin: Option<String>,
     port: u16,
     user: String,
@@ -24,14 +25,14 @@ pub struct CarriedSeat {
     secret: Vec<u8>,
 }
 
-/// What became of a session that was asked to go to another process.
+/// Progress of a session that was asked to go over to the successor process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Going {
-    /// It is on its way there, or has arrived.
+    /// The session is on its way there, or has arrived.
     Goes,
-    /// It stays, because of this.
+    /// The session stays, for this reason.
     Stays(&'static str),
-    /// It is asked again: there was no descriptor for it.
+    /// The session is asked again: there was no descriptor for it.
     LacksDescriptor,
 }
 
@@ -45,9 +46,9 @@ fn time(microseconds: u64) -> SystemTime {
 }
 
 impl CarriedSeat {
-    /// `None`: nothing cancels what it runs, as in a replication connection.
+    /// Writes an entry down. `None`: the session has no cancel key, as in a replication connection.
     pub fn of(seat: &Seat) -> Option<CarriedSeat> {
-        // Whoever adds a field decides here whether it goes along.
+        // Every new field decides here if it goes along.
         let Seat {
             id: _,
             origin,
@@ -98,17 +99,17 @@ impl CarriedSeat {
         })
     }
 
-    /// Its role.
+    /// Role of the client.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Its database.
+    /// Database of the client.
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// A place with this number. `None`: its address is none.
+    /// Creates the entry under this number. `None`: the address is malformed.
     pub fn seat(self, id: u64) -> Option<Seat> {
         let origin = match self.origin {
             None => Origin::Local,
@@ -130,32 +131,32 @@ impl CarriedSeat {
 }
 
 impl Seat {
-    /// It was asked to go to another process and stays, because of this. It is asked again behind its next request.
+    /// Records that the session stays, for this reason. The session is asked again after its next request.
     pub fn stays(&self, why: &'static str) {
         self.going.set(Some(Going::Stays(why)));
     }
 
-    /// There is no descriptor with which it could go now.
+    /// Records that there is no descriptor for the handover now.
     pub fn lacks_descriptor(&self) {
         self.going.set(Some(Going::LacksDescriptor));
     }
 
-    /// It is on its way to another process.
+    /// Records that the session is on its way to the successor process.
     pub fn goes(&self) {
         self.going.set(Some(Going::Goes));
     }
 
-    /// Whether it is.
+    /// True if the session is on its way to the successor process, or has arrived.
     pub fn has_gone(&self) -> bool {
         self.going.get() == Some(Going::Goes)
     }
 
-    /// It goes on here.
+    /// Records that the session goes on here.
     pub fn is_back(&self) {
         self.going.set(None);
     }
 
-    /// Why it is not in another process yet that takes over.
+    /// The reason why the session is not in the successor process yet.
     pub fn why_it_stays(&self) -> &'static str {
         match (self.going.get(), self.doing()) {
             (Some(Going::Stays(why)), _) => why,
@@ -166,7 +167,7 @@ impl Seat {
         }
     }
 
-    /// Whether it need not be asked: it has said that it stays, or it is on its way.
+    /// True if the session need not be asked: it has decided to stay, or it is on its way.
     pub fn was_asked(&self) -> bool {
         matches!(self.going.get(), Some(Going::Goes | Going::Stays(_)))
     }

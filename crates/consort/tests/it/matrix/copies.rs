@@ -1,35 +1,36 @@
-//! A replica that is copied anew holds what it should, whatever it could not take: so each copy has its cause, and that must be
-//! one that is known.
+//! A replica that is copied again holds the right data, even if it could not apply a statement. So each copy
+//! has its cause, which must be a known one.
 
 use local_cluster::Node;
 
 use crate::fixture::eventually;
 use crate::load::{Console, Feed};
 
-/// What has a replica that is fed copied anew: a statement, or nothing that has a number, and what is said then. Each costs a copy
-/// of the whole database, and needs its reason here. What is on the list may reach the replica without a copy too.
+/// Causes of copies of a logical replica: a statement, or none if the cause has no number, and the reported
+/// reason. Each costs a copy of the whole database, and needs its reason here. A listed statement may reach
+/// the replica without a copy too.
 const KNOWN: &[(Option<&str>, &str)] = &[
     // The log of commands does not say all that it does.
-    (Some("DROP OWNED BY reader"), "the log cannot say all that it does"),
+    (Some("DROP OWNED BY reader"), "the command log does not record its full effect"),
     // Numbers are drawn in the order in which rows lie.
     (Some("ALTER TABLE costly ADD COLUMN nr serial"), "rows of public.costly were computed otherwise"),
-    // What was written while it was not logged is nowhere but at the primary.
+    // Rows that were written while the table was unlogged are only at the primary.
     (Some("ALTER TABLE costly SET LOGGED"), "rows of public.costly were computed otherwise"),
-    // It is two transactions.
+    // The statement is two transactions.
     (Some("ALTER TABLE measured DETACH PARTITION measured_1 CONCURRENTLY"), "ALTER TABLE: "),
 ];
 
 /// Copies of the database to the replica, and what ran in front of them.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// So many were begun, from the first moment on in which all was well.
+    /// Copies that were begun, since the first moment in which all was well.
     begun: Option<u64>,
-    /// Why there must be another one, as was said last.
+    /// Last reported cause of another copy.
     said: String,
-    /// Statements that may have one made, each with the number of a transaction behind it.
+    /// Statements that may cause a copy, each with the number of the next transaction.
     ran: Vec<(u64, &'static str)>,
     in_block: bool,
-    /// Why there was another one, and the last statement by then.
+    /// Causes of further copies, and the last statement by then.
     anew: Vec<(String, &'static str)>,
 }
 
@@ -61,12 +62,12 @@ impl Copies {
         });
     }
 
-    /// Waits until the replica executes by itself.
+    /// Waits until the replica executes statements itself.
     pub(super) fn wait_until_executing(&mut self, console: &mut Console) {
         eventually("a replica that executes", || self.look(console).state == "executing");
     }
 
-    /// What was copied, and not for a reason that is known.
+    /// Copies without a known reason.
     pub(super) fn without_reason(&self) -> Vec<String> {
         let unknown = self.anew.iter().filter(|(why, _)| !self.is_known(why));
         let line = |(why, last): &(String, &'static str)| {
@@ -115,15 +116,15 @@ impl Copies {
     }
 }
 
-/// Whether it may change what is defined, or commit that.
+/// True if the statement may change definitions, or commit such a change.
 fn may_define(statement: &str) -> bool {
     let others = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "MERGE ", "WITH ", "VALUES ", "SET ", "RESET "];
     let makes_a_table = statement.starts_with("SELECT ") && statement.contains(" INTO ");
     makes_a_table || !others.iter().any(|word| statement.starts_with(word))
 }
 
-/// The number of the next transaction at the primary, if it answers. Who stays there past Consort would be taken for a writer:
-/// each time it is another connection.
+/// The number of the next transaction at the primary, if it answers. A client that stays there past Consort
+/// would be taken for a writer: each time it is another connection.
 fn next_transaction(primary: &Node) -> Option<u64> {
     let rows = primary.query("postgres", "SELECT pg_snapshot_xmax(pg_current_snapshot())").ok()?;
     rows.first()?.first()?.as_deref()?.parse().ok()

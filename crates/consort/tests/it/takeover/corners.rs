@@ -1,4 +1,4 @@
-//! What a take-over leaves behind, and what comes in its way.
+//! Traces of a takeover, and obstacles to it.
 
 use super::*;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -32,7 +32,7 @@ fn addresses_that_the_configuration_has_no_longer_are_closed() {
 }
 
 impl Stranger {
-    /// It has got the sockets, and could serve.
+    /// Reports that it has received the sockets, and could serve.
     fn is_ready(&mut self) {
         self.hello(VERSION);
         self.hears_until(4);
@@ -40,14 +40,14 @@ impl Stranger {
     }
 }
 
-/// The first packet of somebody who wants to log in.
+/// The first packet of a client that wants to log in.
 fn startup(database: &str) -> Vec<u8> {
     let body = [b"\0\x03\0\0user\0postgres\0database\0", database.as_bytes(), b"\0\0"].concat();
     let length = u32::try_from(body.len() + 4).expect("it is short");
     [&length.to_be_bytes()[..], &body].concat()
 }
 
-/// Somebody who has been accepted, and has not said yet who he is.
+/// An accepted connection of a client that has not named its user yet.
 fn accepted(serving: &Serving) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", serving.port)).expect("somebody listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a time");
@@ -108,7 +108,7 @@ fn what_the_console_is_told_while_clients_are_sent_is_heeded() {
     ] {
         let mut told = console(&serving);
         let said = said.replace("KILL_CLIENT", &format!("KILL_CLIENT {}", id(&serving)));
-        // Right behind the log-in the session looks at the primary.
+        // Right after the log-in the session looks at the primary.
         assert_eq!(client.number(READ_QUIET).unwrap(), 7);
         eventually("a client at rest", || is_idle(&serving));
         let mut new = Stranger::to(&serving);
@@ -161,7 +161,7 @@ fn where_nobody_may_stay_nobody_is_left_at_a_process_before_either() {
     let first = serving.is_taken_over();
     change(&serving, |text| text.replacen(ANYWHERE, THROUGH, 1));
     let said = serving.run("serve", &["--takeover"]).failed(1);
-    assert!(said.contains("the process before it serves clients still"), "{said}");
+    assert!(said.contains("its own predecessor still serves clients"), "{said}");
     drop(tied);
     first.ends();
     serving.is_taken_over().ends();
@@ -240,7 +240,7 @@ fn the_file_with_the_number_goes_along_and_may_be_gone() {
     serving.is_taken_over_with(&named).ends();
     assert_eq!(number_in(&file), Some(serving.pid()));
     let held = serving.run("serve", &named).failed(1);
-    assert!(held.contains("runs already"), "{held}");
+    assert!(held.contains("is already running"), "{held}");
     std::fs::remove_file(file).unwrap();
 }
 

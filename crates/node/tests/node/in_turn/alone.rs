@@ -1,4 +1,4 @@
-//! A client as one server would have it: what it may do next, what it hears then, and what a look at its session shows.
+//! A client as one server would have it: its possible next acts, their answers, and the state of its session.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -19,7 +19,7 @@ const SETTINGS: [Setting; 8] = [
 ];
 const ROLE_AT: usize = SETTINGS.len() - 2;
 const AUTHORIZATION_AT: usize = SETTINGS.len() - 1;
-/// Which of those is no superuser: it may not set a role.
+/// The role among those that is no superuser: it may not set a role.
 const PLAIN: usize = 3;
 const MEMORY_AT: usize = 1;
 const DATES_AT: usize = 2;
@@ -33,7 +33,7 @@ pub(super) const MAKES_ROLES: &str =
 pub(super) const MAKES_TABLE: &str = "CREATE TABLE copied (who bigint, n int, PRIMARY KEY (who, n)); \
     GRANT SELECT, INSERT ON copied TO PUBLIC; GRANT SELECT ON items TO PUBLIC";
 
-/// Asks for everything that one select can tell this client.
+/// Queries all state of this client that one select can show.
 pub(super) fn look(who: i64) -> String {
     let settings: String =
         SETTINGS.iter().map(|(name, _)| format!("coalesce(current_setting('{name}', true), ''), ")).collect();
@@ -59,7 +59,7 @@ pub(super) fn look(who: i64) -> String {
     .concat()
 }
 
-/// How a client says something.
+/// Form of a client's request.
 #[derive(Debug)]
 pub(super) enum How {
     /// In the simple protocol.
@@ -71,7 +71,7 @@ pub(super) enum How {
     /// As a COPY of these rows.
     Copy {
         rows: Vec<String>,
-        /// It says itself that something is wrong, at the end.
+        /// True if the client ends the copy with CopyFail.
         fails: bool,
         /// In the extended protocol.
         extended: bool,
@@ -80,13 +80,13 @@ pub(super) enum How {
     },
 }
 
-/// Something that a client does, and what it hears.
+/// An act of a client, and its answer.
 #[derive(Debug)]
 pub(super) struct Act {
     pub(super) how: How,
     pub(super) text: String,
     pub(super) hears: Vec<String>,
-    /// What those who listen hear of it.
+    /// The notification that listeners receive.
     pub(super) notifies: Option<String>,
 }
 
@@ -116,26 +116,26 @@ enum Temporary {
     Function,
 }
 
-/// What goes back to what it was if its transaction is rolled back.
+/// State that a rollback of the transaction restores.
 #[derive(Clone, Debug, Default)]
 struct Kept {
-    /// Which of its values each setting has.
+    /// Index of each setting's value.
     settings: [usize; SETTINGS.len()],
-    /// What kind of temporary object it has made.
+    /// Kind of the temporary object that it has made.
     temporary: Option<Temporary>,
     listens: bool,
     /// A cursor that outlives its transaction.
     held: bool,
-    /// So many rows of its own it has copied.
+    /// Rows of its own that it has copied.
     copied: u32,
 }
 
 /// An open transaction block.
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// What a COMMIT keeps.
+    /// State that a COMMIT keeps.
     kept: Kept,
-    /// What SET LOCAL has set.
+    /// Values of SET LOCAL.
     local: [Option<usize>; SETTINGS.len()],
     cursor: bool,
     lock: bool,
@@ -149,7 +149,7 @@ struct Block {
 pub(super) struct Alone {
     /// Its number, which its rows have.
     who: i64,
-    /// It may begin blocks.
+    /// True if it may begin blocks.
     blocks: bool,
     /// The number of its last row, whatever became of that.
     last_row: u32,
@@ -157,7 +157,7 @@ pub(super) struct Alone {
     block: Option<Block>,
     /// Statements by name, made by the protocol or by SQL.
     prepared: BTreeMap<String, u32>,
-    /// Those of them that SQL made in a block: it may not have been known under which settings.
+    /// Statements that SQL made in a block: their settings may have been unknown.
     made_in_block: BTreeSet<String>,
     locks: BTreeSet<u32>,
 }
@@ -178,7 +178,7 @@ impl Alone {
         self.who
     }
 
-    /// So many rows of its own are there whatever becomes of its transaction.
+    /// Rows of its own that stay even if its transaction is rolled back.
     pub(super) fn copied(&self) -> u32 {
         self.settled.copied
     }
@@ -195,14 +195,14 @@ impl Alone {
         }
     }
 
-    /// It needs a connection for itself.
+    /// True if it needs a connection for itself.
     pub(super) fn is_tied(&self) -> bool {
         let Kept { temporary, held, .. } = self.settled;
         let by_sql = self.made_in_block.iter().any(|name| self.prepared.contains_key(name));
         self.block.is_some() || temporary.is_some() || held || by_sql || !self.locks.is_empty()
     }
 
-    /// It listens, whatever becomes of its transaction.
+    /// True if it listens even if its transaction is rolled back.
     pub(super) fn listens(&self) -> bool {
         self.settled.listens
     }
@@ -215,7 +215,7 @@ impl Alone {
         self.block.as_mut().map_or(&mut self.settled, |block| &mut block.kept)
     }
 
-    /// What it has whatever becomes of its transaction.
+    /// Changes the state that stays even if its transaction is rolled back.
     fn everywhere(&mut self, change: impl Fn(&mut Kept)) {
         change(&mut self.settled);
         let mut block = self.block.as_mut();
@@ -225,13 +225,13 @@ impl Alone {
         }
     }
 
-    /// Which of its values a setting has.
+    /// Index of a setting's value.
     fn value(&self, at: usize) -> usize {
         let local = self.block.as_ref().and_then(|block| block.local[at]);
         local.unwrap_or(self.kept().settings[at])
     }
 
-    /// What a look at its session shows.
+    /// Values that a query for its session's state returns.
     pub(super) fn expected(&self) -> Vec<String> {
         let names = |names: &[(&str, bool)]| {
             let there = names.iter().filter(|(_, there)| *there).map(|(name, _)| *name);
@@ -261,7 +261,7 @@ impl Alone {
         if role == 0 { SETTINGS[AUTHORIZATION_AT].1[authorization] } else { SETTINGS[ROLE_AT].1[role] }
     }
 
-    /// What 4 February 2024 looks like to it.
+    /// The session's text of 4 February 2024.
     pub(super) fn date(&self) -> &'static str {
         DATES[self.value(DATES_AT)]
     }
@@ -294,7 +294,7 @@ impl Alone {
         Act::query("SELECT pg_advisory_unlock_all()").hears("")
     }
 
-    /// What follows changes the session as if it had been done.
+    /// Chooses the next act, and changes the session as if the act had been done.
     pub(super) fn choose(&mut self, rng: &mut StdRng, may_tie: bool) -> Act {
         if self.has_failed() {
             return self.out_of_failure(rng);
@@ -309,7 +309,7 @@ impl Alone {
             48..52 => self.prepare_by_sql(rng),
             52..55 if may_tie => self.lock(rng),
             55..58 if may_tie => self.cursor(rng),
-            // Seldom: after DDL sessions begin anew, and all catalogs are read again.
+            // Seldom: after DDL, sessions begin again and all catalogs are read again.
             58 if may_tie => self.temporary(rng),
             59..64 => self.listen(),
             64..68 if self.block.is_none() => self.notify(rng),
@@ -434,7 +434,7 @@ impl Alone {
         }
     }
 
-    /// Something that takes away, whoever made it.
+    /// An act that removes objects of any client.
     fn forget(&mut self, rng: &mut StdRng) -> Act {
         match rng.random_range(0..4) {
             0 => {
@@ -549,7 +549,7 @@ impl Alone {
         }
     }
 
-    /// What the server copies to it looks as its settings say.
+    /// The server's copy has the format of the session's settings.
     fn copy_out(&self) -> Act {
         let row = format!("{}\t{}", self.date(), self.current_user());
         let text = "COPY (SELECT date '2024-02-04', current_user FROM generate_series(1, 2)) TO STDOUT";

@@ -1,4 +1,5 @@
-//! What stays at the primary for what it reads or calls, class by class, and what may leave though it looks like it.
+//! Statements that stay at the primary for the objects that they read or call, class by class, and similar
+//! ones that may be offloaded.
 
 use super::Step::{As, Fresh, Leaves, Other, Runs, Stays, StaysWith};
 use super::{Line, Shared};
@@ -127,7 +128,8 @@ const SEQUENCES: Line = Line {
         (
             "functions",
             &[
-                // Whoever shares a connection keeps what a sequence gave once somebody in the database has asked for that.
+                // A pooled session stays pinned after nextval once any session in the database has called
+                // currval or lastval.
                 Runs("SELECT currval('numbers')"),
                 Stays("sequence", "SELECT nextval('numbers')"),
                 Stays("sequence", "SELECT currval('numbers')"),
@@ -156,7 +158,8 @@ fn sequences() {
 
 const WHAT_BELONGS_TO_THE_SESSION: Line = Line {
     objects: &[],
-    // What a seed makes of random() lives in a process, where nothing shows it, and does not go along to another.
+    // The state of random() after a seed lives in a process, where nothing shows it, and does not go along to
+    // another.
     shared: &[("seeds", Shared::Not)],
     scenarios: &[
         (
@@ -444,7 +447,7 @@ fn what_runs_text_or_other_code() {
     WHAT_RUNS_TEXT_OR_OTHER_CODE.holds();
 }
 
-/// Of its own: while there is such a domain, statements with text in them are not looked at.
+/// In a database of its own: while there is such a domain, statements with text in them are not analysed.
 const A_DOMAIN_WHOSE_CHECK_RUNS_CODE: Line = Line {
     objects: &[
         "CREATE FUNCTION said_to_be_pure(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'",
@@ -578,7 +581,7 @@ const WHAT_MAY_LEAVE_THOUGH_IT_IS_VOLATILE: Line = Line {
         (
             "random",
             &[
-                // What it is must be known before a session that has no seed calls it.
+                // The called function must be known before a session without a seed calls it.
                 Runs("SELECT setseed(0)"),
                 Stays("session", "SELECT random() < 0"),
                 As("postgres"),
@@ -656,7 +659,8 @@ const WHAT_CANNOT_BE_FOLLOWED: Line = Line {
         "CREATE OPERATOR <% (LEFTARG = int, RIGHTARG = int, FUNCTION = less)",
         "CREATE OPERATOR =% (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq)",
         "CREATE OPERATOR CLASS by_code FOR TYPE int USING btree AS OPERATOR 1 <% , OPERATOR 3 =% , FUNCTION 1 compares(int, int)",
-        // What is too long for the rows of a table lies in another one, whose changes do not come out of the decoder.
+        // Values that are too long for the rows of a table lie in another one, whose changes do not come out
+        // of the decoder.
         "DO $$BEGIN EXECUTE format('CREATE VIEW toasted AS SELECT chunk_seq FROM %s', \
          (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'items'::regclass)); END$$",
     ],

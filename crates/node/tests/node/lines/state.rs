@@ -4,7 +4,7 @@ use super::Step::{As, Leaves, Other, Runs, Stays};
 use super::{Line, Shared};
 
 const READ: &str = "SELECT name FROM items WHERE id = 1";
-/// It takes long enough to leave a block.
+/// A statement that takes long enough to be offloaded from a block.
 const LONG: &str = "SELECT count(*) FROM items a, items b, items c, items d, items e WHERE a.id + b.id + c.id + d.id + e.id < 0";
 
 const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
@@ -15,7 +15,7 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
         "CREATE TABLE accounts (id int PRIMARY KEY, amount int)",
         "INSERT INTO accounts VALUES (1, 0), (2, 0)",
     ],
-    // A connection of Consort's own hears for those who share theirs.
+    // A connection of Consort's own listens for pooled sessions.
     shared: &[("a session that listens", Shared::Anywhere)],
     scenarios: &[
         (
@@ -242,7 +242,7 @@ macro_rules! long_path {
 const LONG_PATH: &str = long_path!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34
     35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50);
 
-/// What is known of it, and where else nothing of it could be.
+/// Pinned sessions: state that Consort knows, and state that exists in one backend only.
 const WHAT_KEEPS_A_SESSION: Line = Line {
     objects: &[],
     shared: &[],
@@ -255,7 +255,7 @@ const WHAT_KEEPS_A_SESSION: Line = Line {
             "a limit for idle sessions",
             &[
                 Leaves(READ),
-                // Nobody says how long that is before the server is asked.
+                // The length of that time is unknown before the server is asked.
                 Runs("SET idle_session_timeout = '0.5h'"),
                 Stays("idle_session_limit", READ),
                 Runs("RESET idle_session_timeout"),

@@ -1,5 +1,5 @@
-//! What else decides where a statement runs and what it must see: views, rules, triggers, policies, names, prepared
-//! statements, inheritance and partitions, roles.
+//! Further conditions that decide the placement and the result of a statement: views, rules, triggers,
+//! policies, names, prepared statements, inheritance and partitions, roles.
 
 use super::Step::{As, Fresh, Leaves, Named, NamedLeaves, Other, Parses, Runs, Stays, Still};
 use super::{BEHIND, Line};
@@ -365,7 +365,7 @@ const ROLES_AND_ROW_LEVEL_SECURITY: Line = Line {
                     Stays(BEHIND, "SELECT id FROM owned"),
                 ]),
                 Leaves("SELECT id FROM owned"),
-                // It is the role of the other databases too.
+                // The role is that of the other databases too.
                 Other("ALTER ROLE ada NOBYPASSRLS"),
                 Leaves("SELECT id FROM owned"),
             ],

@@ -75,7 +75,7 @@ const WRITES_AND_LOCKS: Line = Line {
                 Other("BEGIN"),
                 Other("LOCK TABLE items"),
                 Runs("SET statement_timeout = '100ms'"),
-                // It waits, as at one server.
+                // The statement waits, as at one server.
                 Runs(READ),
                 Other("COMMIT"),
                 Runs("RESET statement_timeout"),
@@ -235,7 +235,7 @@ fn writes_and_locks() {
     WRITES_AND_LOCKS.holds();
 }
 
-/// What is written besides, and what is read for others to see it.
+/// Writes with side effects, and the reads that must see these.
 const WHAT_WRITES_BRING_ALONG: Line = Line {
     objects: &[
         "CREATE TABLE audit (id int)",

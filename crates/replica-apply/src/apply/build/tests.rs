@@ -1,22 +1,22 @@
-//! Every short history of a table: what its messages come to, written to the table as it was before the first of them, makes
-//! the table as it is behind the last.
+//! Every short history of a table: the net effect of its messages, applied to the table as it was before the
+//! first of them, makes the table as it is after the last.
 
 use super::super::table::tests::{found, relation, unique};
 use super::*;
 
-/// So many changes follow each other at most.
+/// Maximum number of consecutive changes.
 const LENGTH: usize = 4;
 
-/// What the values of messages are taken from: two keys, and the one value that is not NULL.
+/// Values of messages are taken from these: two keys, and the one value that is not NULL.
 const TEXTS: &[u8] = b"12x";
 
 /// A table of two rows at most, by their keys: each holds `x`, or `-` for NULL.
 type State = [Option<char>; 2];
 
-/// How it may be before the first change.
+/// Possible states before the first change.
 const STARTS: [State; 4] = [[None, None], [Some('x'), None], [Some('-'), None], [Some('x'), Some('-')]];
 
-/// What is done to a table.
+/// Change of a table.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(usize, char),
@@ -65,7 +65,7 @@ fn value(held: char) -> Value {
     if held == 'x' { Value::Text(2..3) } else { Value::Null }
 }
 
-/// What the primary sends of a step: of the old row all (FULL), or its key where that changes.
+/// Messages that the primary sends for a step: the whole old row (FULL), or its key if that changes.
 fn sent_of(step: Step, before: State, full: bool) -> (Message<'static>, Rows) {
     let kind = if full { Old::Row } else { Old::Key };
     let old_row = |key: usize| {
@@ -96,7 +96,7 @@ fn table(identity: u8, keyed: bool) -> Table {
     Table::fit(1, &sent, &[found("k"), found("v")], &indexes).unwrap()
 }
 
-/// Which row it is.
+/// Place of the row.
 fn place(cells: &Cells) -> Option<usize> {
     let key = cells[0].value()??;
     Some(usize::from(key[0] - b'1'))
@@ -196,10 +196,11 @@ fn every_short_history_of_rows_with_a_key_comes_to_the_same() {
     }
 }
 
-/// What equal rows hold, where they are counted.
+/// Values of equal rows, where rows are counted.
 const HELD: [char; 2] = ['x', '-'];
 
-/// What is done to such a table: of which row there is one less, of which one more, and whether that is sent.
+/// Changes of such a table: the row of which there is one less, the row of which there is one more, and
+/// whether the change is sent.
 const CHANGES: [(Option<usize>, Option<usize>, bool); 9] = [
     (None, Some(0), true),
     (None, Some(1), true),

@@ -19,7 +19,8 @@ fn backup_of(primary: &Scratch) -> Scratch {
     Scratch::backed_up(primary, &with_patience(Scratch::options()))
 }
 
-/// Has a base backup leave the primary's log, when it has all that the primary has written by now. Where that is.
+/// Makes a base backup leave the primary's WAL, when it has all that the primary has written by now. Returns
+/// the LSN.
 async fn leave(from: &Address, to: &Address) -> Lsn {
     let control = Control::connect(&to.with_database("template1")).await.unwrap();
     let primary = Control::connect(from).await.unwrap();
@@ -112,7 +113,7 @@ async fn leave_and_feed() {
     everything_else_is_there(&fed.primary, &fed.replica);
 }
 
-/// What the replica is not to have is emptied, and stays empty.
+/// Tables that the replica is not to have are emptied, and stay empty.
 #[tokio::test]
 async fn a_base_backup_may_be_left_with_a_part_of_the_tables() {
     let primary = shop();
@@ -147,12 +148,12 @@ fn newest(server: &Scratch) -> u64 {
     xmax.parse::<u64>().unwrap() - 1
 }
 
-/// The commit whose record is the last of the log that the backup has is in it, the one behind it is not.
+/// The backup has the commit whose record is the last of its WAL, and not the next commit.
 #[tokio::test]
 async fn the_last_commit_in_the_log_that_was_left_is_not_applied_again() {
     let mut options = with_patience(Scratch::options());
     options.settings.push(("max_prepared_transactions".to_owned(), "5".to_owned()));
-    // What the server writes for itself would come in between.
+    // The server's own writes would come in between.
     options.settings.push(("autovacuum".to_owned(), "off".to_owned()));
     let primary = Scratch::with(options.clone());
     primary.query("CREATE DATABASE shop");
@@ -171,7 +172,7 @@ async fn the_last_commit_in_the_log_that_was_left_is_not_applied_again() {
                 unplaced.push((commit, changes.unwrap()));
             }
         }
-        // Something that the server writes for itself may have come behind it: then once more.
+        // The server's own writes may have come after it: then once more.
         if unplaced.last().is_some_and(|(commit, _)| commit.end.to_string() == end) {
             break;
         }
@@ -188,14 +189,14 @@ async fn the_last_commit_in_the_log_that_was_left_is_not_applied_again() {
     let wanted = |fed: &Fed| one(&fed.primary.query_in("shop", rows)).to_owned();
     assert!(wanted(&fed).ends_with("1 2"));
     assert_eq!(one(&fed.replica.query_in("shop", rows)), wanted(&fed));
-    // What was prepared by then comes when it commits.
+    // A transaction that was prepared by then comes when it commits.
     fed.primary.query_in("shop", "COMMIT PREPARED 'seven'");
     fed.feed().await.unwrap();
     assert!(wanted(&fed).ends_with("1 2 7"));
     assert_eq!(one(&fed.replica.query_in("shop", rows)), wanted(&fed));
 }
 
-/// Who is no base backup of this primary, or does not say that it is one to be fed, is left alone.
+/// A server that is no base backup of this primary, or does not declare that it is to be fed, is left alone.
 #[tokio::test]
 async fn only_what_says_so_is_taken() {
     let primary = server();
@@ -206,7 +207,7 @@ async fn only_what_says_so_is_taken() {
     let strangers = another_server();
     strangers.query("CREATE DATABASE shop");
     let error = backup::follows(&strangers.address("shop"), &to).await.unwrap_err();
-    assert!(error.to_string().contains("a base backup of another server"), "{error}");
+    assert!(error.to_string().contains("the base backup is of another server"), "{error}");
     let left = leave(&from, &to).await;
     assert!(!backup::follows(&from, &to).await.unwrap());
     // Under the same name there may be another database by now.
@@ -217,16 +218,16 @@ async fn only_what_says_so_is_taken() {
     primary.query("ALTER DATABASE old RENAME TO shop");
     assert_eq!(backup::left_at(&from, &to).await.unwrap(), Some(left));
     assert_eq!(backup::left_at(&from, &from).await.unwrap(), None, "the primary itself");
-    // What says so may be replaced; what does not say so is somebody's.
+    // A backup that declares itself may be replaced; one that does not is left alone.
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
     replica.query("ALTER SYSTEM SET consort.base_backup = off");
     let programs = Programs::find().unwrap();
     assert_eq!(backup::left_at(&from, &to).await.unwrap(), None);
     let error = clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop).await.unwrap_err();
     assert!(error.to_string().contains("was copied from it"), "{error}");
-    assert!(clone::found(&to).await.unwrap_err().to_string().contains("was not made by Consort"));
+    assert!(clone::found(&to).await.unwrap_err().to_string().contains("was not created by Consort"));
     replica.query("ALTER SYSTEM SET consort.base_backup = on");
-    // What is half-made counts for nothing, and is copied anew.
+    // A half-made database counts for nothing, and is copied again.
     let there = crate::client(&to).await.unwrap();
     there
         .batch_execute("CREATE SCHEMA consort; CREATE TABLE consort.position (shown text NOT NULL)")
@@ -239,7 +240,8 @@ async fn only_what_says_so_is_taken() {
     assert!(!shown.is_of_log());
 }
 
-/// What belongs to an extension stays with it, and would fire for the feeder's commands. This one fails where `here` is.
+/// Event triggers of an extension stay with it, and would fire for the feed's commands. This one fails where
+/// `here` is.
 #[tokio::test]
 async fn event_triggers_of_extensions_do_not_fire_for_the_feeder() {
     let primary = shop();
@@ -257,7 +259,7 @@ async fn event_triggers_of_extensions_do_not_fire_for_the_feeder() {
     fed.replica.query_in("shop", "SET session_replication_role = replica; CREATE TABLE here ()");
     fed.primary.query_in("shop", "CREATE TABLE later (id int PRIMARY KEY)");
     fed.feed().await.unwrap();
-    // As CREATE EXTENSION would leave it behind.
+    // The state that CREATE EXTENSION would leave.
     fed.replica.query_in("shop", "DROP TABLE here; ALTER EVENT TRIGGER notices ENABLE ALWAYS");
     fed.primary.query_in("shop", "CREATE TABLE much_later (id int PRIMARY KEY)");
     fed.feed().await.unwrap();

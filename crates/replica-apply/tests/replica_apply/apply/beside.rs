@@ -5,7 +5,7 @@ use crate::soon;
 use replica_apply::apply::{Batch, Error, Feeder};
 use std::cell::Cell;
 
-/// Tables whose rows are told apart in every way there is, each with rows, and one row that everybody writes.
+/// Tables with every way to distinguish rows, each with rows, and one row that every transaction writes.
 const TABLES: &str = "\
     CREATE TABLE hot (id int PRIMARY KEY, n bigint NOT NULL); INSERT INTO hot VALUES (1, 0); \
     CREATE TABLE stock (id int PRIMARY KEY, n int NOT NULL, filler text); \
@@ -20,8 +20,8 @@ const TABLES: &str = "\
     INSERT INTO loose SELECT n, 0, repeat('l', 200) FROM generate_series(1, 500) n; \
     INSERT INTO large SELECT n, repeat('v', 3000), 0 FROM generate_series(1, 50) n";
 
-/// What happens in one round. Each transaction writes the hot row; rows are written by this round and the one before, by
-/// this round alone, and they go and come back.
+/// Statements of one round. Each transaction writes the hot row. Rows are written by this round and the one
+/// before, by this round alone, and they go and come back.
 fn round(round: u32) -> String {
     let first = round * 10_000;
     [
@@ -55,8 +55,8 @@ fn state(server: &testkit::Scratch) -> String {
     crate::one(&server.query(STATE)).to_owned()
 }
 
-/// Looks at the replica until nothing is fed any more: every state that is seen is one of `states`, none older than the one
-/// before. How many different ones were seen.
+/// Watches the replica until the feed ends: every state that is seen is one of `states`, none older than the
+/// one before. Returns the number of different states seen.
 async fn watch(fed: &postgres::address::Address, states: &[String], feeding: &Cell<bool>) -> usize {
     let reader = crate::client(fed).await.unwrap();
     let (mut at, mut seen) = (0, 0);
@@ -98,7 +98,7 @@ async fn batches_are_executed_at_once_and_shown_in_their_order() {
     assert!(seen > 2, "the reader saw {seen} states");
 }
 
-/// What cannot be done beside others, each between batches that can.
+/// Commands that cannot run alongside other batches, each between batches that can.
 const BARRIERS: &[&str] = &[
     "TRUNCATE counted; INSERT INTO counted VALUES (1, 'one')",
     "TRUNCATE counted, named",
@@ -199,7 +199,7 @@ async fn who_is_given_up_in_the_middle_leaves_a_prefix() {
     for number in 1..=15 {
         fed.primary.query(&round(number));
         batches.push(fed.batch().await);
-        // Nobody waits for the end; connections that are closed end when the server looks at them.
+        // The test does not wait for the end; connections that are closed end when the server looks at them.
         let keep = batches.len().saturating_sub(6);
         for batch in &batches[keep..] {
             match soon("a batch", fed.feeder.send(batch.clone())).await {
@@ -251,7 +251,7 @@ async fn a_row_that_is_missing_is_named_whoever_is_beside() {
     let said = if said.is_ok() { soon("the end", fed.feeder.finish()).await } else { said };
     let Err(Error::Diverged { table, what }) = said else { panic!("{said:?}") };
     assert!(table == "public.named" && what.contains("(a, b) = (3, 500)"), "{table}: {what}");
-    // What is in front of it may show, and nothing else.
+    // Earlier batches may show, and nothing else.
     let feeder = Feeder::open(&fed.replica.address("postgres"), EPOCH).await.unwrap();
     let before = batches.iter().filter(|batch| feeder.shown().covers(&batch.to)).count();
     assert!(before <= 1, "row 500 is written by the second batch");

@@ -78,7 +78,7 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        // The old row comes whole, and a unique index tells the rows apart.
+        // The old row comes whole, and a unique index distinguishes the rows.
         tables: "CREATE TABLE told (k int NOT NULL UNIQUE, a int, b text); ALTER TABLE told REPLICA IDENTITY FULL",
         statements: &[
             "INSERT INTO told SELECT n, 1, 'b' FROM generate_series(1, 9) n",

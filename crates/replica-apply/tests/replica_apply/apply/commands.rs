@@ -1,10 +1,10 @@
 //! DDL of every class, as a story, and what a replica cannot run.
 
-/// What commands name and no command of a database makes.
+/// Roles that commands name and no command of a database makes.
 pub(super) const ROLES: &str =
     "CREATE ROLE clerk; CREATE ROLE boss; GRANT CREATE ON SCHEMA public TO clerk; GRANT ALL ON mark TO clerk";
 
-/// In this order. What stands between are rows.
+/// Commands in this order. The statements between are rows.
 pub(super) const COMMANDS: &[&str] = &[
     // Tables.
     "CREATE TABLE item (id serial PRIMARY KEY, name text NOT NULL DEFAULT 'x', price numeric(8,2) CHECK (price > 0))",
@@ -159,7 +159,7 @@ pub(super) const COMMANDS: &[&str] = &[
     "INSERT INTO item (name, price) VALUES ('last', 1)",
 ];
 
-/// What must be there, what cannot be run at a replica, and what is said of it.
+/// Required objects, a command that cannot be run at a replica, and the reported reason.
 pub(super) const UNRUN: &[(&str, &str, &str)] = &[
     (
         "CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a SELECT generate_series(1, 5)",
@@ -198,10 +198,10 @@ pub(super) const UNRUN: &[(&str, &str, &str)] = &[
     (
         "CREATE TABLE h (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE h1 PARTITION OF h FOR VALUES FROM (0) TO (9)",
         "ALTER TABLE h DETACH PARTITION h1 CONCURRENTLY",
-        "ALTER TABLE: it goes on in another transaction",
+        "ALTER TABLE: continues in another transaction",
     ),
-    ("", "EXPLAIN ANALYZE CREATE TABLE l AS SELECT 1 AS n", "public.l is not there at the replica"),
-    ("", "DROP OWNED BY boss", "the log cannot say all that it does"),
+    ("", "EXPLAIN ANALYZE CREATE TABLE l AS SELECT 1 AS n", "public.l does not exist at the replica"),
+    ("", "DROP OWNED BY boss", "the command log does not record its full effect"),
     // Roles are brought in step by others, and later.
     ("CREATE ROLE later", "GRANT SELECT ON mark TO later", "role \"later\" does not exist"),
     // Three transactions, which the replica shows in one: the label cannot come before its type.
@@ -214,11 +214,11 @@ pub(super) const UNRUN: &[(&str, &str, &str)] = &[
     (
         "",
         "BEGIN; SAVEPOINT s; CREATE TABLE j (n int); ROLLBACK TO s; CREATE TABLE k (n int); COMMIT",
-        "which statement it was cannot be said",
+        "the statement cannot be identified",
     ),
 ];
 
-/// What a dump and its restoring may write down in other words.
+/// Objects that a dump and its restoring may write down in other words.
 pub(super) const OLDER: &str = "\
     CREATE SCHEMA own; \
     CREATE FUNCTION own.f(a int, b text DEFAULT 'x') RETURNS int LANGUAGE plpgsql COST 3 SET work_mem = '5MB' AS \

@@ -52,7 +52,7 @@ pub(super) fn shop() -> Scratch {
     primary
 }
 
-/// Writes without a pause until it is told to end; every commit leaves the sum of the balances as it was.
+/// Writes without a pause until `ends` is set; every commit leaves the sum of the balances as it was.
 pub(super) fn writer(address: Address, number: u32, ends: Rc<Cell<bool>>) -> JoinHandle<u32> {
     spawn_local(async move {
         let control = crate::client(&address).await.unwrap();
@@ -102,7 +102,7 @@ async fn copy_and_feed() {
     let writers: Vec<_> = (0..4).map(|number| writer(from.clone(), number, ends.clone())).collect();
     let programs = Programs::find().unwrap();
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
-    // What commits meanwhile is kept, for whoever feeds the copy.
+    // Commits in the meantime are kept for the copy's feed.
     let mut unplaced = Vec::new();
     let all = Chosen::default();
     let mut copy = Box::pin(soon("the copy", clone(&programs, &from, (&to, &all), Lsn::ZERO, &drop)));
@@ -117,7 +117,7 @@ async fn copy_and_feed() {
         }
     };
     assert_eq!(clone::found(&to).await.unwrap(), Found::Copy(shown.clone()));
-    // What it shows is a state that the primary has shown.
+    // The visible state is one that the primary has shown.
     assert_eq!(sum(&to).await, 200 * 100);
     ends.set(true);
     for writer in writers {
@@ -195,7 +195,7 @@ async fn a_copy_that_is_broken_off_leaves_no_trace() {
         .await;
     }
     assert_eq!(clone::found(&to).await.unwrap(), Found::Nothing);
-    // Nobody holds anything at the primary for its sake.
+    // The copy holds no lock at the primary.
     soon("the end of the locks", async {
         let held = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relname = 'account'";
         while one(&primary.query_in("shop", held)) != "0" {
@@ -207,7 +207,7 @@ async fn a_copy_that_is_broken_off_leaves_no_trace() {
         soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
     assert_eq!(clone::found(&to).await.unwrap(), Found::Copy(shown.clone()));
     assert_eq!(one(&replica.query_in("shop", "SELECT count(*) FROM bare")), "200000");
-    // One that is there is made anew; one that is removed is gone.
+    // A copy that is there is made again; one that is removed is gone.
     let again: Shown =
         soon("the copy", clone(&programs, &from, (&to, &Chosen::default()), Lsn::ZERO, &drop)).await.unwrap();
     assert!(again.decoded() > shown.decoded());
@@ -226,7 +226,7 @@ async fn what_is_not_ours_is_not_replaced() {
     };
     replica.query("CREATE DATABASE shop");
     replica.query_in("shop", "CREATE TABLE precious (n int)");
-    refused(&from, &to, "was not made by Consort").await;
+    refused(&from, &to, "was not created by Consort").await;
     assert_eq!(one(&replica.query_in("shop", "SELECT count(*) FROM precious")), "0");
     refused(&from, &from, "is the primary itself").await;
     refused(&from.with_database("template1"), &to.with_database("template1"), "cannot be copied").await;
@@ -273,14 +273,14 @@ async fn roles_are_brought_in_step() {
     }
     primary.query_in("shop", "CREATE TABLE on_its_way (n int)");
     assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
-    // What belongs to somebody else is given to him.
+    // An object with another owner is given to its owner at the primary.
     replica.query_in("shop", "ALTER TABLE since OWNER TO staff");
     primary.query_in("shop", "REASSIGN OWNED BY clerk TO staff");
     assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     let owners = "SELECT string_agg(relname::text || ' ' || pg_get_userbyid(relowner), ', ' ORDER BY relname::text) \
                   FROM pg_class WHERE relname IN ('account', 'since')";
     assert_eq!(one(&replica.query_in("shop", owners)), "account staff, since postgres");
-    // Who has another name stays who it is, also if another has its name by now.
+    // A renamed role keeps its identity, also if another role has its name by now.
     primary.query("ALTER ROLE clerk RENAME TO keeper");
     primary.query("CREATE ROLE clerk");
     assert!(clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
@@ -289,7 +289,7 @@ async fn roles_are_brought_in_step() {
     let stays = "SELECT rolconfig, pg_has_role(oid, 'staff', 'MEMBER') FROM pg_roles WHERE rolname IN ('clerk', 'keeper') \
                  ORDER BY rolname";
     assert_eq!(replica.query(stays), primary.query(stays));
-    // What nobody can bring in step is said: privileges, and for whom policies count.
+    // Differences that cannot be brought in step are reported: privileges, and the roles of policies.
     replica.query_in("shop", "REVOKE SELECT ON since FROM later");
     assert!(!clone::in_step(&from, &to, &Gives::All).await.unwrap().is_empty());
     replica.query_in("shop", "GRANT SELECT ON since TO later");

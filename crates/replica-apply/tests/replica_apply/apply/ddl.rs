@@ -17,7 +17,7 @@ use testkit::Scratch;
 /// The rows around each command.
 const MARK: &str = "CREATE TABLE mark (n int PRIMARY KEY, what text)";
 
-/// How a command comes to the primary.
+/// Form in which a command comes to the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// In a block, in messages of their own.
@@ -40,7 +40,7 @@ fn quoted(tag: &str, text: &str) -> String {
 }
 
 impl Form {
-    /// Runs a command with a row before and a row behind it in the same transaction.
+    /// Runs a command with a row before and a row after it in the same transaction.
     async fn run(self, control: &Control, number: usize, command: &str) {
         let mark = |side: usize| {
             format!("INSERT INTO public.mark VALUES ({}, {})", number * 2 + side, quoted("mark", command))
@@ -89,7 +89,7 @@ impl Form {
         control.batch_execute("COMMIT").await.unwrap();
     }
 
-    /// Whether the command can come so.
+    /// True if the command can come in this form.
     fn fits(self, command: &str) -> bool {
         match self {
             Form::Prepared => !command.starts_with("SET LOCAL"),
@@ -107,7 +107,7 @@ async fn feed(fed: &mut Fed, command: &str) {
     }
 }
 
-/// Runs all commands in this form and feeds each by itself.
+/// Runs all commands in this form and feeds each separately.
 async fn all_commands_come(form: Form) {
     let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
     let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
@@ -193,7 +193,7 @@ async fn who_feeds_next_ends_a_feeder_that_has_run_ddl() {
     fed.feed_by_another().await;
 }
 
-/// The definitions of a database, each by itself, without event triggers and publications.
+/// The definitions of a database, one by one, without event triggers and publications.
 fn definitions(server: &Scratch) -> Vec<String> {
     let address = server.address("postgres");
     let Host::Socket(folder) = &address.host else { panic!("a socket") };
@@ -290,14 +290,14 @@ async fn new_labels_of_an_enum_are_used_in_the_batch_that_brings_them() {
     assert_eq!(fed.feeder.counts().batches, 1);
     fed.compare();
     compare_definitions(&fed.primary, &fed.replica);
-    // It came, and the replica's server died before the rest did.
+    // The label came, and the replica's server died before the rest did.
     fed.replica.query("ALTER TYPE mood ADD VALUE 'odd'");
     fed.primary.query("ALTER TYPE mood ADD VALUE 'odd'");
     feed(&mut fed, "a label that is there").await;
     compare_definitions(&fed.primary, &fed.replica);
 }
 
-/// What a transaction runs and does not commit, and what another one commits meanwhile.
+/// Commands that a transaction runs and does not commit, and commands that another one commits meanwhile.
 const OVERLAPPING: &[(&str, &str)] = &[
     ("GRANT SELECT ON a TO clerk", "GRANT SELECT ON b TO clerk"),
     ("GRANT UPDATE (id) ON a TO boss", "GRANT INSERT (id) ON b TO boss, clerk"),
@@ -344,7 +344,8 @@ async fn privileges_that_are_changed_otherwise_at_a_replica_are_found() {
     let address = fed.primary.address("postgres");
     let (early, late) = (crate::client(&address).await.unwrap(), crate::client(&address).await.unwrap());
     for (at_replica, first, meanwhile) in [
-        // What it has now is not what it has at the primary; it changes here alone; it names what it did not see there.
+        // Privileges that differ from the primary's, that change here alone, or that name a role not seen
+        // there.
         ("GRANT UPDATE ON a TO boss", "GRANT SELECT ON a TO clerk", "SELECT 1"),
         ("REVOKE SELECT ON b FROM clerk", "GRANT SELECT ON b TO clerk", "SELECT 1"),
         (
@@ -376,7 +377,7 @@ async fn what_an_event_trigger_grants_beside_a_command_comes_too() {
          CREATE FUNCTION also() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN GRANT SELECT ON b TO clerk; END $$"
     ))
     .await;
-    // It runs before the end of the command is noted: by its name.
+    // The trigger runs before the end of the command is noted: by its name.
     fed.primary
         .query("CREATE EVENT TRIGGER also ON ddl_command_end WHEN TAG IN ('REVOKE') EXECUTE FUNCTION also()");
     fed.primary.query("REVOKE SELECT ON a FROM clerk");
@@ -402,7 +403,7 @@ async fn a_replica_that_is_killed_runs_ddl_once() {
         let last = batches.len() - 1;
         let mut dying = None;
         for (place, batch) in batches.iter().enumerate() {
-            // It is killed before, while or after the last is applied.
+            // The server is killed before, while or after the last is applied.
             if place + round % 2 == last {
                 dying = Some(super::faults::Dying::now(&fed.replica));
             }
@@ -444,7 +445,8 @@ async fn what_a_command_calls_stays_its_author() {
     let mut fed =
         Fed::logging(&format!("{MARK}; CREATE ROLE clerk; CREATE SCHEMA own AUTHORIZATION clerk")).await;
     let clerk = "SET ROLE clerk; SET search_path = own";
-    // Called while the table is written anew: at the primary it may become the user who logged in, at the replica nobody.
+    // Called while the table is rewritten: at the primary it may become the session's user, at the replica no
+    // other role.
     fed.primary.query(&format!(
         "{clerk}; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); \
          CREATE FUNCTION climb() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
@@ -455,7 +457,7 @@ async fn what_a_command_calls_stays_its_author() {
     let Err(Error::Ddl(unrun)) = fed.feed().await else { panic!("it passed") };
     assert!(unrun.why.contains("rows of own.t were computed otherwise"), "{unrun}");
     fed.reopen().await;
-    // What it sets does not last either: the rows behind it are read as ever.
+    // Its settings do not last either: the rows after it are read as ever.
     fed.primary.query(&format!(
         "{clerk}; CREATE TABLE u (id int PRIMARY KEY, at date); INSERT INTO u VALUES (1, '2024-02-03'); \
          CREATE FUNCTION sets() RETURNS int LANGUAGE plpgsql AS $$ BEGIN \

@@ -1,4 +1,4 @@
-//! What is wrong is said, and nothing of it shows; who dies goes on where he was.
+//! Faults are reported, and nothing of the batch shows. A feed that dies goes on where it was.
 
 use super::{EPOCH, Fed};
 use crate::{one, soon};
@@ -9,11 +9,11 @@ use replica_apply::apply::{Batch, Error, Feeder};
 use std::process::{Child, Command};
 use testkit::Scratch;
 
-/// What is wrong, as the feeder says it.
+/// A fault, as the feed reports it.
 struct Wrong {
     /// At the replica alone.
     spoil: &'static str,
-    /// At the primary, beside something in another table.
+    /// Change at the primary, in addition to one in another table.
     change: &'static str,
     table: &'static str,
     says: &'static str,
@@ -48,7 +48,7 @@ const WRONGS: &[Wrong] = &[
         spoil: "DROP INDEX by_hand; INSERT INTO unindexed VALUES (3, 'twice')",
         change: "UPDATE unindexed SET v = 'new'",
         table: "public.unindexed",
-        says: "the row (id) = (3) is not there, or there more than once",
+        says: "the row (id) = (3) is missing or exists more than once",
     },
 ];
 
@@ -82,7 +82,7 @@ async fn a_row_that_is_missing_or_too_many_is_named_and_nothing_shows() {
             }
             other => panic!("{}: {other:?}", wrong.change),
         }
-        // It is of no use any more; nothing of it is there.
+        // The feed is of no use any more; nothing of the batch is there.
         assert!(fed.feeder.apply(batch).await.is_err());
         fed.reopen().await;
         assert_eq!(*fed.feeder.shown(), shown);
@@ -95,7 +95,7 @@ async fn a_key_that_the_primary_has_twice_is_named_and_the_batch_in_front_shows(
     let tables = "CREATE TABLE other (id int PRIMARY KEY); CREATE TABLE twice (k int NOT NULL, v int); \
                   ALTER TABLE twice REPLICA IDENTITY FULL";
     let mut fed = Fed::with(tables, "ALTER TABLE twice ADD UNIQUE (k)").await;
-    // What is new is asked for when nothing is under way.
+    // New tables are asked for when nothing is under way.
     fed.primary.query("INSERT INTO other VALUES (1); INSERT INTO twice VALUES (1, 1)");
     fed.feed().await.unwrap();
     fed.primary.query("INSERT INTO other VALUES (2)");
@@ -155,13 +155,13 @@ async fn tables_that_do_not_fit_are_named() {
     let mut fed = Fed::with(tables, spoil).await;
     for (change, says) in [
         ("INSERT INTO a VALUES (1, 1)", "public.a has no column v at the replica"),
-        ("INSERT INTO b VALUES (1)", "public.b is not there at the replica"),
-        ("INSERT INTO c VALUES (1)", "public.c is no ordinary table at the replica"),
+        ("INSERT INTO b VALUES (1)", "public.b does not exist at the replica"),
+        ("INSERT INTO c VALUES (1)", "public.c is not an ordinary table at the replica"),
         ("CREATE TABLE d (id int)", "DDL"),
     ] {
         fed.primary.query(change);
         let mut batch = fed.batch().await;
-        // Those before stand in the way for ever; some commits write nothing.
+        // The earlier commits stand in the way for ever; some commits write nothing.
         batch.parts.retain(|part| part.changes().count() > 0);
         batch.parts.drain(..batch.parts.len() - 1);
         let Err(error) = fed.feeder.apply(batch).await else { panic!("{change} passed") };
@@ -170,7 +170,7 @@ async fn tables_that_do_not_fit_are_named() {
     }
     let nobody = fed.primary.address("template1");
     let Err(error) = Feeder::open(&nobody, EPOCH).await else { panic!("it has no position") };
-    assert!(error.to_string().contains("not made as a replica"), "{error}");
+    assert!(error.to_string().contains("did not create it as a logical replica"), "{error}");
 }
 
 #[tokio::test]
@@ -179,14 +179,14 @@ async fn two_who_feed_one_replica_do_not_apply_twice() {
     let mut second = Feeder::open(&fed.replica.address("postgres"), EPOCH).await.unwrap();
     fed.primary.query("INSERT INTO bare VALUES (1)");
     let batch = fed.batch().await;
-    // Of two at once one waits for the other.
+    // The second of two concurrent batches waits for the first.
     fed.feeder.send(batch.clone()).await.unwrap();
     match tokio::join!(fed.feeder.finish(), second.apply(batch.clone())) {
         (Ok(()), Err(Error::Moved)) | (Err(Error::Moved), Ok(())) => {}
         other => panic!("{other:?}"),
     }
     fed.compare();
-    // Who knows that it is there skips it.
+    // A feed that knows that the batch is there skips it.
     fed.reopen().await;
     fed.feeder.apply(batch).await.unwrap();
     fed.compare();
@@ -226,7 +226,7 @@ async fn positions_move_alone_and_only_forward() {
     fed.feeder.apply(Batch { parts: Vec::new(), to: to.clone() }).await.unwrap();
     fed.reopen().await;
     assert_eq!(*fed.feeder.shown(), to, "what it keeps has moved, and nothing else");
-    // What it shows already moves nothing back.
+    // A batch that the replica shows already moves nothing back.
     fed.feeder.apply(Batch { parts: Vec::new(), to: before.clone() }).await.unwrap();
     assert_eq!(*fed.feeder.shown(), to);
     // A primary that crashed may begin again with lower identities than it had shown to be running.
@@ -240,10 +240,10 @@ async fn positions_move_alone_and_only_forward() {
         to: Shown::new(before.snapshot().clone(), batch_end(&after_a_crash), Lsn::ZERO),
     };
     let Err(error) = fed.feeder.apply(back).await else { panic!("it went back") };
-    assert!(error.to_string().contains("goes back"), "{error}");
+    assert!(error.to_string().contains("ends before the replica's position"), "{error}");
 }
 
-/// A place in the log behind a position.
+/// An LSN after a position.
 fn batch_end(shown: &Shown) -> Lsn {
     Lsn::new(shown.decoded().get() + 1)
 }

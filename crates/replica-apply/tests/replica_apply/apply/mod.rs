@@ -1,4 +1,4 @@
-//! What was written at the primary arrives at a replica that is fed, whatever it is, and once.
+//! Writes at the primary arrive at a logical replica, whatever they are, and once.
 
 mod backed_up;
 mod beside;
@@ -33,7 +33,7 @@ struct Fed {
     feeder: Feeder,
     /// On so many connections.
     connections: usize,
-    /// What has come out and no batch held.
+    /// Commits that have come out and are in no batch yet.
     unplaced: Vec<(Commit, Changes)>,
 }
 
@@ -52,7 +52,7 @@ fn alone(options: Options) -> Scratch {
 
 fn with_patience(mut options: Options) -> Options {
     options.standbys = 0;
-    // Nobody answers the walsender while a test waits for something else on its only thread.
+    // The walsender gets no answer while a test waits for something else on its only thread.
     options.settings.push(("wal_sender_timeout".to_owned(), "0".to_owned()));
     options
 }
@@ -98,7 +98,7 @@ impl Fed {
         self
     }
 
-    /// What the primary shows by now and did not before.
+    /// Commits that the primary shows by now and did not before.
     async fn batch(&mut self) -> Batch {
         self.gauger.flush().await.unwrap();
         let gauge = self.gauger.gauge().await.unwrap();

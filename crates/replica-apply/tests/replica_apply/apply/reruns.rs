@@ -85,7 +85,8 @@ async fn a_statement_stands_for_its_rows_under_its_authors_settings() {
     fed.compare();
     let counts = fed.feeder.counts();
     assert_eq!((counts.reruns, counts.undone, counts.again), (2, 0, 0));
-    // Behind it the feeder is itself again: it writes what the author must not, and reads dates as they are sent.
+    // Afterwards the feed has its own role again: it writes what the author must not, and reads dates as they
+    // are sent.
     fed.primary
         .query("UPDATE own.quick SET v = 1; UPDATE own.many SET at = '2026-12-03 01:02:03' WHERE id > 1000");
     fed.feed().await.unwrap();
@@ -112,9 +113,9 @@ async fn statements_of_one_transaction_follow_each_other() {
     assert_eq!(fed.feeder.counts().reruns, 3);
 }
 
-/// What goes wrong in each, and is seen.
+/// Fault of each rerun, which is detected.
 const WRONG: &[(&str, &str)] = &[
-    ("another number of rows", "UPDATE many SET v = v + 1275 WHERE id % 4 = 0"),
+    ("another row count", "UPDATE many SET v = v + 1275 WHERE id % 4 = 0"),
     ("an error", "UPDATE many SET v = v / 0 WHERE id % 2 = 0"),
     ("no statement", "UPDATE nothing SET v = 1"),
     ("what its author may not", "UPDATE quick SET v = 1"),
@@ -150,7 +151,7 @@ async fn rows_that_others_wrote_are_seen_in_their_number_and_their_tables() {
     assert!(!part.is_written_by(&[rerun(&fed, RAISES, 1001)]), "another table");
 }
 
-/// Each batch has a statement that reads what batches in front have written, and rows that nobody else writes.
+/// Each batch has a statement that reads the writes of earlier batches, and rows that no other batch writes.
 #[tokio::test]
 async fn statements_wait_for_what_they_touch_and_for_nothing_else() {
     let mut fed = Fed::with(TABLES, "").await.on_connections(3).await;
@@ -167,7 +168,7 @@ async fn statements_wait_for_what_they_touch_and_for_nothing_else() {
         fed.primary.query("UPDATE own.other SET v = v + 1 WHERE id = 7");
         batches.push(fed.batch().await);
     }
-    // What one finds small it does not do beside others.
+    // Batches that are small for one replica do not run alongside others.
     let mut merged: Vec<Batch> = Vec::new();
     for pair in batches.chunks(3) {
         let parts = pair.iter().flat_map(|batch| batch.parts.clone()).collect();
@@ -216,7 +217,7 @@ async fn what_triggers_write_is_written_by_them_where_they_are_to_fire() {
             let raised = [firing(&fed, RAISES, 1000)];
             let batch = told(&mut fed, &raised).await;
             fed.feeder.apply(batch).await.unwrap();
-            // Behind it nothing fires.
+            // Afterwards no trigger fires.
             fed.primary.query("UPDATE own.many SET v = 1 WHERE id = 2; DELETE FROM own.note WHERE id > 40");
             fed.feed().await.unwrap();
         }
@@ -226,7 +227,7 @@ async fn what_triggers_write_is_written_by_them_where_they_are_to_fire() {
     }
 }
 
-/// What triggers do otherwise at the replica, though the statement touches as many rows.
+/// Triggers with another effect at the replica, although the statement touches as many rows.
 const FIRES_OTHERWISE: &[(&str, &str)] = &[
     (
         "a row less",

@@ -11,7 +11,7 @@ const SEQUENCES: &str = "CREATE TABLE t (id serial PRIMARY KEY); CREATE TABLE u 
     CREATE UNLOGGED SEQUENCE quick; \
     DO 'BEGIN FOR n IN 1..300 LOOP EXECUTE format(''CREATE SEQUENCE n%s'', n); END LOOP; END'";
 
-/// What the replica alone has otherwise: it has not run DDL yet.
+/// Differences of the replica alone: it has not run DDL yet.
 const OTHERWISE: &str = "DROP SEQUENCE gone; CREATE TABLE gone (n int); ALTER SEQUENCE small MAXVALUE 10";
 
 const MOVES: &str = "SELECT nextval('t_id_seq') FROM generate_series(1, 7); INSERT INTO u DEFAULT VALUES; \
@@ -19,7 +19,7 @@ const MOVES: &str = "SELECT nextval('t_id_seq') FROM generate_series(1, 7); INSE
     SELECT nextval('gone'); SELECT setval('small', 100); SELECT nextval('quick'); \
     SELECT setval(('n' || n)::regclass, n + 1) FROM generate_series(1, 290) n";
 
-/// Where those stand that can stand alike.
+/// Positions of the sequences that can be alike.
 fn positions(server: &Scratch) -> Vec<Vec<Option<String>>> {
     server.query(
         "SELECT relname::text, pg_sequence_last_value(oid)::text FROM pg_class \
@@ -79,7 +79,7 @@ async fn one_that_cannot_be_set_does_not_keep_the_others() {
     assert_eq!(others.map(|(there, _)| there[0].as_deref()).collect::<Vec<_>>(), [Some("n7")]);
     assert_eq!(fed.feeder.set_sequences(&all(&first)).await.unwrap(), 0);
     assert_eq!(positions(&fed.replica), there);
-    // It feeds on.
+    // The feed goes on.
     fed.primary.query("INSERT INTO t VALUES (1)");
     fed.feed().await.unwrap();
     fed.compare();

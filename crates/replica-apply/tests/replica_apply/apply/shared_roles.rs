@@ -1,4 +1,4 @@
-//! What the databases of one replica share has one writer.
+//! State that the databases of one replica share has one writer.
 
 use super::{another_server, server};
 use postgres::programs::Programs;
@@ -35,7 +35,7 @@ async fn roles_of_two_databases_are_set_by_one_at_a_time() {
     assert_eq!(primary.query(settings), replica.query(settings));
 }
 
-/// What a DROP DATABASE has left that was interrupted can be entered by nobody, and is dropped and copied again.
+/// The rest of an interrupted DROP DATABASE refuses connections, and is dropped and copied again.
 #[tokio::test]
 async fn invalid_database_at_a_replica_is_copied_again() {
     let (primary, replica) = (server(), another_server());

@@ -1,4 +1,4 @@
-//! What a dump would not restore as it is: it is copied and fed all the same, or left out.
+//! Objects that a dump would not restore as they are: they are copied and fed all the same, or left out.
 
 use super::{EPOCH, Fed, another_server, server};
 use crate::{one, soon};
@@ -17,7 +17,7 @@ const SETTINGS: &str = "ALTER DATABASE shop SET array_nulls = off; ALTER DATABAS
     ALTER DATABASE shop SET intervalstyle = sql_standard; ALTER DATABASE shop SET datestyle = 'SQL, DMY'; \
     ALTER DATABASE shop SET bytea_output = 'escape'; ALTER DATABASE shop SET session_replication_role = replica";
 
-/// It holds at a replica what it holds here, whatever its checks, triggers and indexes say by now.
+/// Tables that hold the same at a replica, whatever their checks, triggers and indexes say by now.
 const ALIKE: &str = "\
     CREATE TABLE lists (id int PRIMARY KEY, a text[] CHECK (a IS NULL OR a <> '{}'), v text CHECK (v = NULL OR v <> E'\\\\x')); \
     INSERT INTO lists VALUES (1, ARRAY[NULL, 'x', 'NULL'], E'it''s \\\\'); \
@@ -44,7 +44,7 @@ const ALIKE: &str = "\
     CREATE TRIGGER fires AFTER INSERT ON parts FOR EACH ROW EXECUTE FUNCTION fires(); ALTER TABLE parts ENABLE ALWAYS TRIGGER fires; \
     CREATE TABLE keyed (a int, b text, k int GENERATED ALWAYS AS (a * 10) STORED PRIMARY KEY); INSERT INTO keyed VALUES (1), (2)";
 
-/// What it holds there is nobody's business.
+/// Tables whose contents at a replica do not matter.
 const UNLIKE: &str = "\
     CREATE EXTENSION citext; CREATE TABLE elder (a int); CREATE TABLE younger (own int PRIMARY KEY) INHERITS (elder); \
     ALTER TABLE elder ADD COLUMN b int; INSERT INTO younger VALUES (1, 2, 3); \
@@ -170,7 +170,7 @@ async fn copied_fed_and_changed(by: By) {
     compare_shops(&fed, "changed");
     let later = "SELECT (SELECT count(*) FROM later) + (SELECT count(*) FROM later_names)";
     assert_eq!(one(&fed.replica.query_in("shop", later)), "1");
-    // What would be read from then on is copied anew.
+    // Tables that would be read from then on are copied again.
     for (command, says) in [
         ("ALTER TABLE computed ALTER g DROP EXPRESSION", "what was computed here goes on as it is"),
         ("ALTER TABLE computed ALTER g DROP EXPRESSION IF EXISTS", "what was computed here goes on as it is"),
@@ -210,7 +210,7 @@ async fn a_table_of_very_many_columns_is_compared_quickly() {
     fed.compare();
 }
 
-/// Who tries to become a superuser wherever a superuser runs code of hers.
+/// A role that tries to become a superuser wherever a superuser runs its code.
 const SHADY: &str = "SET ROLE shady; \
     CREATE FUNCTION takes() RETURNS void LANGUAGE plpgsql AS \
       $$BEGIN IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN ALTER ROLE shady SUPERUSER; END IF; END$$; \
@@ -248,7 +248,8 @@ const SHE_CHANGES: &str = "SET ROLE shady; \
     UPDATE generated SET id = 2; UPDATE lists SET m = '{sad,so}'; UPDATE planned SET v = 2; \
     UPDATE folded SET v = 2; INSERT INTO points SELECT n, n FROM generate_series(1001, 2000) AS n; INSERT INTO spans SELECT n, span(n, n + 2) FROM generate_series(1001, 2000) AS n";
 
-/// A superuser writes the rows at a replica, and logs the commands at the primary. Nobody becomes one by that.
+/// A superuser writes the rows at a replica, and logs the commands at the primary. No role becomes a
+/// superuser by that.
 #[tokio::test]
 async fn nobody_becomes_a_superuser_by_what_is_computed() {
     for (by, made_before) in [(By::Dump, true), (By::Dump, false), (By::Backup, true)] {
@@ -271,7 +272,7 @@ async fn nobody_becomes_a_superuser_by_what_is_computed() {
         }
         fed.primary.query_in("shop", SHE_CHANGES);
         fed.feed().await.unwrap();
-        // What writes a table anew is compared by the texts of its rows.
+        // A rewritten table is compared by the texts of its rows.
         fed.primary.query_in(
             "shop",
             "SET ROLE shady; ALTER TABLE plain ADD COLUMN n bigint GENERATED ALWAYS AS (id + 1) STORED",
