@@ -17,6 +17,7 @@ mod name_changes;
 pub mod plan;
 mod replica_commands;
 mod replication_buffer;
+mod replication_lag;
 mod replication_progress;
 mod resting_replicas;
 mod round_trip;
@@ -27,7 +28,6 @@ mod statement_replication;
 mod timeline_proofs;
 pub mod trouble;
 pub mod understanding;
-mod wal_clock;
 
 pub(crate) use arrival_rate::Work;
 pub use backends::Backends;
@@ -61,6 +61,7 @@ use postgres::attach::{SlotFault, SlotState, UnreplicableDdl};
 use postgres::facts::Facts;
 use postgres::timelines::PrimaryHistory;
 use replica_apply::clone::Chosen;
+use replication_lag::Written;
 use round_trip::RoundTrip;
 use scheduler::{Kind, Pass, Scheduler, StandbyId, Writers};
 use statement_analysis::catalog::Procedure;
@@ -72,7 +73,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transaction::Backend;
-use wal_clock::Written;
 
 /// Time after a start, or a take-over, in which statements wait until their database is followed: then
 /// clients usually come all at once.

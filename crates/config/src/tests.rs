@@ -104,7 +104,7 @@ fn one_key_is_set_as_a_file_or_as_pgbouncer_writes_it() {
 #[test]
 fn a_hint_has_no_links() {
     let refusal = parse(LEAST).unwrap().with("log_routing", "some").unwrap_err();
-    assert!(refusal.hint.contains("how long they waited (such lines): `none`"), "{}", refusal.hint);
+    assert!(refusal.hint.contains("waiting time (format): `none`"), "{}", refusal.hint);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn the_design_says_what_nobody_else_says() {
 #[test]
 fn a_mistake_has_file_line_key_and_what_would_be_right() {
     assert_eq!(
-        mistakes(&format!("max_client = 5\nproof_limit = 2\nlisten = [\"x\"]\n{LEAST}prot = 1\n")),
+        mistakes(&format!("max_client = 5\nproof_timeout = 2\nlisten = [\"x\"]\n{LEAST}prot = 1\n")),
         [
             "dir/consort.toml:1: max_client: unknown key; did you mean max_clients?",
             "dir/consort.toml:2: proof_timeout: expected a duration such as \"2ms\" (us, ms, s, min, h, d), found 2",
@@ -288,7 +288,7 @@ fn where_reads_wait_for_replicas() {
     }
     let locks = design::ALL.iter().find(|design| design.intake.locks()).expect("there is one").name;
     let replica = "[[replica]]\nhost = \"b\"\n";
-    let found = mistakes(&format!("design = \"{locks}\"\nacknowledged_by = 1\n{LEAST}{replica}"));
+    let found = mistakes(&format!("design = \"{locks}\"\ncommit_replica_quorum = 1\n{LEAST}{replica}"));
     assert!(found.len() == 1 && found[0].contains("orders commits one by one"), "{found:?}");
 }
 
@@ -301,9 +301,10 @@ fn waits_for_replicas(name: &str) {
     assert!(!parse(&not_by_user).unwrap().defaults("x", "y").read_only_snapshots);
     let found = mistakes(&format!("design = \"{name}\"\n{LEAST}[[standby]]\nhost = \"b\"\n"));
     assert!(found.len() == 1 && found[0].contains("[[replica]]"), "{found:?}");
-    for too_many in
-        [format!("design = \"{name}\"\nacknowledged_by = 1\n"), "commit_replica_quorum = 1\n".to_owned()]
-    {
+    for too_many in [
+        format!("design = \"{name}\"\ncommit_replica_quorum = 1\n"),
+        "commit_replica_quorum = 1\n".to_owned(),
+    ] {
         let found = mistakes(&format!("{too_many}{LEAST}"));
         assert!(found.len() == 1 && found[0].contains("commit_replica_quorum"), "{found:?}");
     }
@@ -352,17 +353,18 @@ fn the_manual_names_every_key_with_its_default_and_nothing_else() {
 #[test]
 fn former_names_of_keys_are_read() {
     let path = Path::new("consort.toml");
-    let old = "proof_limit = \"7ms\"\nreads_in_blocks = false\nfootprint_grain = \"table\"\n[primary]\nhost = \"a\"\n";
-    let new = "proof_timeout = \"7ms\"\noffload_in_transactions = \"off\"\n[primary]\nhost = \"a\"\n[debug]\nfootprint_grain = \"table\"\n";
+    let old = "proof_limit = \"7ms\"\nreads_in_blocks = false\nfootprint_grain = \"table\"\nauth_type = \"trust\"\n[primary]\nhost = \"a\"\n";
+    let new = "auth_type = \"trust\"\nproof_timeout = \"7ms\"\noffload_in_transactions = \"off\"\n[primary]\nhost = \"a\"\n[debug]\nfootprint_grain = \"table\"\n";
     let [old, new] = [old, new].map(|text| Config::parse(text, path).expect("it is sound"));
     assert_eq!(old.proof_timeout, Duration::from_millis(7));
     let shown =
         |config: &Config| config.shown().map(|(key, value)| (key.name, value.to_owned())).collect::<Vec<_>>();
     assert!(!old.offload_in_transactions);
     assert_eq!(shown(&old), shown(&new));
-    let both = "proof_limit = \"7ms\"\nproof_timeout = \"8ms\"\n[primary]\nhost = \"a\"\n";
+    let both =
+        "auth_type = \"trust\"\nproof_limit = \"7ms\"\nproof_timeout = \"8ms\"\n[primary]\nhost = \"a\"\n";
     let mistakes = Config::parse(both, path).expect_err("one setting has two values");
-    assert_eq!((mistakes.len(), mistakes[0].line), (1, 1));
+    assert_eq!((mistakes.len(), mistakes[0].line), (1, 2));
 }
 
 #[test]

@@ -136,13 +136,13 @@ mod tests {
 
     #[test]
     fn what_a_person_changed_stays() {
-        let text = "# mine\nproof_limit = \"5ms\"\ndesign = \"consort\"\n\n[database.shop]\nconsistency = \"weak\"\n";
+        let text = "# mine\nproof_timeout = \"5ms\"\ndesign = \"consort\"\n\n[database.shop]\nconsistency = \"weak\"\n";
         let mut file = SettingsFile::of(Some(text));
         file.set("design", "\"weak\"");
         file.set("max_clients", "9");
         file.set_at_first("proof_timeout", "\"2ms\"");
         let again = file.with_servers(&[]);
-        let wanted = "# mine\nproof_limit = \"5ms\"\ndesign = \"weak\"\n\nmax_clients = 9\n[database.shop]\nconsistency = \"weak\"\n";
+        let wanted = "# mine\nproof_timeout = \"5ms\"\ndesign = \"weak\"\n\nmax_clients = 9\n[database.shop]\nconsistency = \"weak\"\n";
         assert!(again.starts_with(wanted), "{again}");
         assert_eq!(SettingsFile::of(Some(&again)).with_servers(&[]), again, "written twice it is the same");
         assert_eq!(file.get("design"), Some("\"weak\""));

@@ -98,7 +98,7 @@ fn kill_client_sends_one_away() {
 
 #[test]
 fn reconnect_closes_what_nobody_has_and_wait_close_waits_for_the_rest() {
-    let (serving, console, url) = stage(&format!("{SHARING}\ndrain_time = \"200ms\""));
+    let (serving, console, url) = stage(&format!("{SHARING}\nshutdown_drain_timeout = \"200ms\""));
     let mut one = Client::connect(&url).unwrap();
     let mut other = Client::connect(&url).unwrap();
     one.rows("BEGIN").unwrap();
@@ -219,7 +219,7 @@ fn shutdown_waits_for_clients_or_for_their_transactions() {
 /// Under transaction pooling, clients' own numbers are no processes of the primary.
 #[test]
 fn shutdown_ends_what_runs_on_shared_connections() {
-    let (mut serving, console, url) = stage(&format!("{SHARING}\ndrain_time = \"100ms\""));
+    let (mut serving, console, url) = stage(&format!("{SHARING}\nshutdown_drain_timeout = \"100ms\""));
     let asleep = running(&url, "SELECT pg_sleep(600)");
     let sleeps = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     eventually("a running statement", || !serving.servers.query(sleeps).is_empty());

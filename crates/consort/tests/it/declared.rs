@@ -31,7 +31,8 @@ fn declaring(url: &str, reads: &str, writes: &str) -> String {
 fn followers_are_equal_behind_pgbench_and_after_a_death() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 2, ..Scratch::options() });
     pgbench_tables(&servers);
-    let lines = format!("design = \"{}\"\nattach_on_first_use = true\nwait_limit = \"60s\"\n", design());
+    let lines =
+        format!("design = \"{}\"\nattach_on_first_use = true\nreplica_wait_timeout = \"60s\"\n", design());
     let serving = Serving::over(Arc::new(servers), &lines);
     let url = serving.url("postgres", "postgres");
     Client::connect(&url).unwrap();

@@ -311,7 +311,7 @@ fn a_replica_that_cannot_take_anything_in_is_not_noticed_and_says_why() {
 #[test]
 fn a_replica_that_is_too_far_behind_is_copied_anew() {
     let (serving, mut console, url) =
-        serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\"\nfed_archive = \"0B\""));
+        serving(0, &format!("{THROUGH}\nreplication_buffer_size = \"1MB\"\nreplication_spill_size = \"0B\""));
     let mut client = Client::connect(&url).unwrap();
     client.rows("CREATE TABLE big (id int PRIMARY KEY, v text NOT NULL)").unwrap();
     client.rows("INSERT INTO big VALUES (-1, 'the first')").unwrap();

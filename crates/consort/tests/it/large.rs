@@ -230,7 +230,7 @@ fn is_over(serving: &Serving, memory: &Memory, so: &str) {
 #[test]
 fn large_values_and_peers_of_which_one_alone_goes_on_take_little_memory() {
     // The nodes are asked past Consort. A proof that is late on a busy machine would only take the read to the primary.
-    let lines = format!("{ANYWHERE}\ndefault_pool_size = 1\nproof_limit = \"1s\"");
+    let lines = format!("{ANYWHERE}\ndefault_pool_size = 1\nproof_timeout = \"1s\"");
     let (serving, mut console, url) = serves_all(Serving::start(1, &lines));
     let tables = "CREATE TABLE lengths (n int); CREATE TABLE texts (v text)";
     Client::connect(&url).and_then(|mut client| client.rows(tables)).unwrap();

@@ -26,7 +26,7 @@ fn large(n: u32) -> String {
 
 /// Consort of this design, a client that reads and one that writes.
 fn stage(replicas: usize, replica_wait_timeout: &str) -> (Serving, Console, Client, Client) {
-    let lines = format!("{THROUGH}\nwait_limit = \"{replica_wait_timeout}\"");
+    let lines = format!("{THROUGH}\nreplica_wait_timeout = \"{replica_wait_timeout}\"");
     let (serving, mut console, url) = serving(named(|design| design.intake.locks()), replicas, &lines);
     let connect = || Client::connect(&url).expect("a log-in");
     let (mut reader, writer) = (connect(), connect());

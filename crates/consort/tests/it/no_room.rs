@@ -44,7 +44,8 @@ fn many_that_wait(client: &mut Client, console: &mut Console) {
 /// Consort in front of a primary and a replica that is fed, with little memory for rows that wait, and this folder for the rest.
 pub(crate) fn serving(files: &Path) -> (Serving, Console) {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
-    let serving = Serving::with_files_in(files, servers, &format!("{THROUGH}\nfed_buffer = \"1MB\""));
+    let serving =
+        Serving::with_files_in(files, servers, &format!("{THROUGH}\nreplication_buffer_size = \"1MB\""));
     let url = serving.url("postgres", "postgres");
     Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");
     let mut console = Console::connect(&serving.url("postgres", "consort"));

@@ -88,7 +88,8 @@ fn pgbench_leaves_all_copies_equal_while_a_replica_dies_and_comes_back() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 2, ..Scratch::options() });
     pgbench_tables(&servers);
     // All write the same tables, one after the other: on a slow machine that takes its time.
-    let lines = format!("design = \"{}\"\nattach_on_first_use = true\nwait_limit = \"60s\"\n", design());
+    let lines =
+        format!("design = \"{}\"\nattach_on_first_use = true\nreplica_wait_timeout = \"60s\"\n", design());
     let serving = Serving::over(Arc::new(servers), &lines);
     let url = serving.url("postgres", "postgres");
     Client::connect(&url).unwrap();

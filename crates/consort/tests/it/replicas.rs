@@ -84,7 +84,7 @@ fn a_paused_replica_takes_nothing_until_it_is_resumed() {
 #[test]
 fn a_replica_that_is_paused_for_too_long_is_copied_anew() {
     let (serving, mut console, url) =
-        serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\"\nfed_archive = \"0B\""));
+        serving(0, &format!("{THROUGH}\nreplication_buffer_size = \"1MB\"\nreplication_spill_size = \"0B\""));
     let mut client = Client::connect(&url).unwrap();
     let before = number(serving.servers.replica(0));
     console.rows("PAUSE REPLICA replica1");
@@ -96,7 +96,7 @@ fn a_replica_that_is_paused_for_too_long_is_copied_anew() {
 
 #[test]
 fn what_memory_has_no_room_for_waits_in_files_for_a_replica_that_is_paused() {
-    let (serving, mut console, url) = serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\""));
+    let (serving, mut console, url) = serving(0, &format!("{THROUGH}\nreplication_buffer_size = \"1MB\""));
     let mut client = Client::connect(&url).unwrap();
     let before = number(serving.servers.replica(0));
     console.rows("PAUSE REPLICA replica1");
@@ -174,7 +174,7 @@ fn so_it_is_where_small_commits_are_taken_in_one_by_one() {
 #[test]
 fn a_copy_that_falls_too_far_behind_is_broken_off() {
     let (serving, mut console, url) =
-        serving(0, &format!("{THROUGH}\nfed_buffer = \"1MB\"\nfed_archive = \"0B\""));
+        serving(0, &format!("{THROUGH}\nreplication_buffer_size = \"1MB\"\nreplication_spill_size = \"0B\""));
     let mut client = Client::connect(&url).unwrap();
     let still = Still::made(&mut client);
     console.rows("REBUILD REPLICA replica1");

@@ -367,7 +367,7 @@ fn check_names_every_missing_prerequisite_with_the_line_that_mends_it() {
 
 #[test]
 fn explain_says_what_a_statement_touches_and_what_keeps_it() {
-    let lines = "databases = [\"postgres\"]\nharmless_functions = [\"public.tame\", \"public.wild\"]\n\
+    let lines = "databases = [\"postgres\"]\nreplica_safe_functions = [\"public.tame\", \"public.wild\"]\n\
                  [procedure.\"public.tame\"]\ntables_read = \"orders\"";
     let serving = Serving::start(0, lines);
     serving.servers.query("CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE SEQUENCE s");

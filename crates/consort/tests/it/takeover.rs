@@ -244,7 +244,7 @@ fn whoever_is_two_processes_behind_comes_too() {
 
 #[test]
 fn where_writers_must_pass_the_one_that_leads_the_old_one_is_empty_before_the_new_one_serves() {
-    let lines = shared(&format!("{THROUGH}\ndrain_time = \"60s\""));
+    let lines = shared(&format!("{THROUGH}\nshutdown_drain_timeout = \"60s\""));
     let (mut serving, _, url) = serving(1, &lines);
     let mut busy = Client::connect(&url).unwrap();
     let mut idle = Client::connect(&url).unwrap();
@@ -336,7 +336,7 @@ impl Raw {
 #[test]
 fn what_a_client_has_sent_already_goes_along() {
     for lines in [THROUGH, ANYWHERE] {
-        let (mut serving, _, _) = serving(0, &shared(&format!("{lines}\ndrain_time = \"600s\"")));
+        let (mut serving, _, _) = serving(0, &shared(&format!("{lines}\nshutdown_drain_timeout = \"600s\"")));
         let query = Raw::query("SELECT 1");
         let mut half = Raw::connect(&serving);
         half.0.write_all(&[&query[..], &query[..7]].concat()).unwrap();
@@ -640,7 +640,8 @@ fn who_is_ready_and_reads_nothing_gets_nothing() {
 fn a_new_process_that_is_told_to_end_takes_nothing_over() {
     let folder = temporary("takeover");
     std::fs::create_dir(&folder).unwrap();
-    let lines = format!("{THROUGH}\ndrain_time = \"600s\"\nunix_socket_dir = \"{}\"", folder.display());
+    let lines =
+        format!("{THROUGH}\nshutdown_drain_timeout = \"600s\"\nunix_socket_dir = \"{}\"", folder.display());
     let (serving, _, url) = serving(0, &shared(&lines));
     let mut busy = Client::connect(&url).unwrap();
     busy.rows("BEGIN; UPDATE quiet SET v = 8").unwrap();

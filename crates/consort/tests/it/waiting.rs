@@ -301,7 +301,8 @@ pub(crate) fn sqlstate(client: &mut Client, sql: &str) -> Option<String> {
 
 #[test]
 fn the_primary_gets_one_commit_at_a_time_and_reads_go_on() {
-    let (serving, mut console, url) = serving(with_turns(), 1, &format!("{THROUGH}\nwait_limit = \"3s\""));
+    let (serving, mut console, url) =
+        serving(with_turns(), 1, &format!("{THROUGH}\nreplica_wait_timeout = \"3s\""));
     let (mut reader, mut other) = (Client::connect(&url).unwrap(), Client::connect(&url).unwrap());
     knows(&mut reader, &mut console);
     other.rows("SET synchronous_commit = local").unwrap();
@@ -363,8 +364,11 @@ fn who_waits_for_rows_has_not_the_turn() {
 
 #[test]
 fn a_commit_is_acknowledged_when_replicas_show_it() {
-    let (serving, mut console, url) =
-        serving(with_turns(), 2, &format!("{THROUGH}\nacknowledged_by = 2\nwait_limit = \"4s\""));
+    let (serving, mut console, url) = serving(
+        with_turns(),
+        2,
+        &format!("{THROUGH}\ncommit_replica_quorum = 2\nreplica_wait_timeout = \"4s\""),
+    );
     let mut client = Client::connect(&url).unwrap();
     knows(&mut client, &mut console);
     let shown = |value: i64| {

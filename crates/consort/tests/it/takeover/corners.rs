@@ -60,7 +60,7 @@ fn accepted(serving: &Serving) -> TcpStream {
 
 #[test]
 fn who_does_not_prove_who_he_is_is_not_waited_for() {
-    let (mut serving, _, url) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let (mut serving, _, url) = serving(0, &shared(&format!("{THROUGH}\nshutdown_drain_timeout = \"600s\"")));
     let mut client = Client::connect(&url).unwrap();
     let secrets = temporary("secrets");
     std::fs::write(&secrets, "\"postgres\" \"secret\"\n").unwrap();
@@ -79,7 +79,7 @@ fn who_does_not_prove_who_he_is_is_not_waited_for() {
 
 #[test]
 fn who_comes_in_when_all_others_have_been_sent_away_goes_too() {
-    let (serving, _, _) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let (serving, _, _) = serving(0, &shared(&format!("{THROUGH}\nshutdown_drain_timeout = \"600s\"")));
     let mut late = accepted(&serving);
     let mut new = Stranger::to(&serving);
     new.is_ready();
@@ -156,7 +156,7 @@ fn nobody_stays_where_only_the_new_configuration_wants_one_at_a_time() {
 
 #[test]
 fn where_nobody_may_stay_nobody_is_left_at_a_process_before_either() {
-    let (mut serving, _, url) = serving(0, &shared(&format!("{ANYWHERE}\ndrain_time = \"1s\"")));
+    let (mut serving, _, url) = serving(0, &shared(&format!("{ANYWHERE}\nshutdown_drain_timeout = \"1s\"")));
     let tied = tied(&url);
     let first = serving.is_taken_over();
     change(&serving, |text| text.replacen(ANYWHERE, THROUGH, 1));
@@ -186,7 +186,7 @@ fn what_is_read_again_while_clients_are_sent_changes_nothing_for_those_who_stay(
 
 #[test]
 fn whoever_finds_no_descriptor_to_go_with_goes_when_one_is_free() {
-    let (mut serving, _, _) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let (mut serving, _, _) = serving(0, &shared(&format!("{THROUGH}\nshutdown_drain_timeout = \"600s\"")));
     let mut clients: Vec<_> = (0..60).map(|_| Raw::connect(&serving)).collect();
     let highest = || {
         let open = std::fs::read_dir(format!("/proc/{}/fd", serving.pid())).unwrap();
@@ -246,7 +246,7 @@ fn the_file_with_the_number_goes_along_and_may_be_gone() {
 
 #[test]
 fn what_the_console_waits_for_holds_nobody_up() {
-    let (mut serving, _, url) = serving(0, &shared(&format!("{THROUGH}\ndrain_time = \"600s\"")));
+    let (mut serving, _, url) = serving(0, &shared(&format!("{THROUGH}\nshutdown_drain_timeout = \"600s\"")));
     let mut tied = tied(&url);
     console(&serving).rows("RECONNECT");
     let mut waits = TcpStream::connect(("127.0.0.1", serving.port)).unwrap();
