@@ -359,7 +359,7 @@ fn what_is_done_with_a_replica_names_one() {
         (unknown.sqlstate, unknown.message.as_str()),
         ("42704", "replica \"my replica\" does not exist")
     );
-    assert_eq!(unknown.hint, "Consort feeds replica1.");
+    assert_eq!(unknown.hint, "Logical replicas: replica1.");
     assert_eq!(refused("REBUILD REPLICA standby1", Rights::Command).sqlstate, "42809");
     assert_eq!(refused("REBUILD REPLICA replica1", Rights::Look).sqlstate, "42501");
     let added = Command::AddReplica { name: "My copy".into(), source: "replica1".into() };
