@@ -183,7 +183,8 @@ mod tests {
         assert_eq!(set(&mut draft, &Place::Global, "max_servers", "7"), Err(Refusal::Unknown));
         assert_eq!(set(&mut draft, &shop, "consistency", "\"weak\""), Ok(()));
         assert_eq!(set(&mut draft, &shop, "listen", "[]"), Err(Refusal::Unknown));
-        for (value, words) in [("0", "expected a whole number"), ("8", "f:1 sets 7, which takes precedence")] {
+        for (value, words) in [("0", "expected a whole number"), ("8", "f:1 sets 7, which takes precedence")]
+        {
             let refused = set(&mut draft, &Place::Global, "max_clients", value);
             assert!(matches!(&refused, Err(Refusal::Other(why)) if why.contains(words)), "{refused:?}");
         }

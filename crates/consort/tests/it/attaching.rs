@@ -73,7 +73,7 @@ fn attach_that_times_out_names_the_holder_and_is_undone() {
         "timed out: transactions older than the event triggers are open after 3 s: pid",
         &format!("pid {pid} (user postgres, database postgres, idle in transaction, open for"),
         "SELECT 'the holder'",
-        "(--wait-timeout)",
+        "increase --wait-timeout",
         "all objects of this attempt were removed",
     ] {
         assert!(said.contains(part), "{part} is missing in {said}");

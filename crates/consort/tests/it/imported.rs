@@ -558,7 +558,7 @@ fn a_file_that_cannot_be_read_is_named_with_its_line() {
         assert!(said.contains(words), "{words} is missing in\n{said}");
     }
     let said = folder.import("x.toml", "[general]\nport = 1\n").failed(1);
-    assert!(said.contains("say --from pgbouncer or pgcat or pgdog"), "{said}");
+    assert!(said.contains("use --from pgbouncer or pgcat or pgdog"), "{said}");
     let file = folder.file("y.toml", "[general]\nport = = 1\n");
     assert!(consort(&["import", "--from", "pgcat", &file]).failed(1).contains("y.toml:2: "));
     assert!(consort(&["import", &folder.path("absent.ini")]).failed(1).contains("absent.ini: No such file"));

@@ -58,7 +58,10 @@ fn a_cluster_comes_up_serves_goes_down_and_comes_again() {
 
     home.run("down", &[]).worked();
     let stopped = home.run("status", &[]).failed(3);
-    assert!(stopped.contains("does not answer") && stopped.contains("; consort up --dir"), "{stopped}");
+    assert!(
+        stopped.contains("does not answer") && stopped.contains("; start it with consort up --dir"),
+        "{stopped}"
+    );
     let subcommands: [&[&str]; 5] = [
         &["attach"],
         &["detach"],

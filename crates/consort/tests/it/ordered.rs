@@ -323,7 +323,7 @@ fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {
     Client::connect(&serving.url("postgres", "postgres")).expect("the first client comes in");
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     for (why, mend) in [
-        ("the event trigger \"noisy\" is at the primary alone", "ALTER EVENT TRIGGER noisy DISABLE"),
+        ("the event trigger \"noisy\" exists at the primary only", "ALTER EVENT TRIGGER noisy DISABLE"),
         ("the domain public.drawn has a DEFAULT", "ALTER DOMAIN drawn DROP DEFAULT"),
         ("\"t_given_seq\" has a CACHE", "ALTER SEQUENCE t_given_seq CACHE 1"),
         ("\"taken\" has a CACHE", "ALTER SEQUENCE taken CACHE 1"),

@@ -394,9 +394,12 @@ fn a_copy_that_fails_is_begun_again() {
     assert_eq!(node.query("template1", filling).unwrap().len(), 1);
     eventually("another copy", || number(node).is_some_and(|now| Some(now) != before));
     let why = console.feed("replica1", "postgres").why;
-    assert!(why.starts_with("try 2; the last one: ") && why.contains("pg_restore failed"), "{why}");
+    assert!(
+        why.starts_with("attempt 2; the last one failed: ") && why.contains("pg_restore failed"),
+        "{why}"
+    );
     let status = serving.run("status", &[]).worked();
-    assert!(status.contains("try 2; the last one: "), "{status}");
+    assert!(status.contains("attempt 2; the last one failed: "), "{status}");
     drop(still);
     all_equal(&serving, &mut console);
 }

@@ -313,7 +313,7 @@ fn attach_check_repair_and_detach() {
     serving.signal("TERM");
     serving.ended();
     assert_eq!(serving.run("detach", &[]).worked(), "postgres: detached\n");
-    assert_eq!(serving.run("detach", &[]).worked(), "postgres: nothing was attached\n");
+    assert_eq!(serving.run("detach", &[]).worked(), "postgres: was not attached\n");
     let left = "SELECT (SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical') + (SELECT count(*) FROM pg_publication)";
     assert_eq!(serving.servers.query(left)[0][0].as_deref(), Some("0"));
 }
@@ -335,7 +335,7 @@ fn what_cannot_be_attached_is_named_before_anything_is_made() {
     of("\"postgres\", \"shopp\"");
     for subcommand in ["check", "attach", "repair"] {
         let said = run(&[subcommand]).failed_saying(1);
-        assert!(said.contains("no database shopp at the primary"), "{subcommand}: {said}");
+        assert!(said.contains("database shopp does not exist at the primary"), "{subcommand}: {said}");
     }
     of("\"postgres\", \"shop\"");
     let slots = "max_replication_slots leaves 1 free, 2 more are needed";

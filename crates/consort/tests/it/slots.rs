@@ -84,7 +84,8 @@ fn left_over_slots_are_named_and_detached() {
     stop(&mut serving);
     let said = serving.run("detach", &[]).worked();
     assert!(
-        said.contains("sold: detached, left over") && said.contains("closed: the slot consort_closed_"),
+        said.contains("sold: detached, left over")
+            && said.contains("closed: dropped the slot consort_closed_"),
         "{said}"
     );
     assert!(serving.servers.query("SELECT FROM pg_replication_slots").is_empty());

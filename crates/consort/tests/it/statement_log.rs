@@ -218,7 +218,7 @@ fn unruly_clients_are_named_once_and_a_flood_of_them_is_counted() {
     eventually("the client that does not listen", || !unruly(&said).is_empty());
     let line = unruly(&said).remove(0);
     assert!(
-        line["message"].as_str().unwrap().contains("has taken nothing of its answer for 200 ms"),
+        line["message"].as_str().unwrap().contains("has read nothing of its result for 200 ms"),
         "{line}"
     );
     assert_eq!((&line["application"], &line["from"]), (&"deaf".into(), &"127.0.0.1".into()), "{line}");

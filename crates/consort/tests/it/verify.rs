@@ -112,7 +112,7 @@ fn nothing_differs_while_writers_go_on() {
     for _ in 0..8 {
         let before = writers.count();
         let lines = found(&mut console, "VERIFY postgres");
-        assert!(lines[0].starts_with("standby1||left out|a standby:"), "{lines:?}");
+        assert!(lines[0].starts_with("standby1||left out|a physical standby:"), "{lines:?}");
         for replica in ["replica1", "replica2"] {
             for table in ["account", "counter", "note", "quiet"] {
                 let line = format!("{replica}|public.{table}|equal||");

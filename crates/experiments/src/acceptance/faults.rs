@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn what_a_design_has_not_met_is_named() {
         for (fed, count, last) in
-            [(false, 5, "a standby loses all connections"), (true, 7, "a replica is made anew")]
+            [(false, 5, "a standby loses all connections"), (true, 7, "a replica is rebuilt")]
         {
             assert_eq!(enough(fed), count);
             let (said, all) = told(&first(count - 1, fed), fed);

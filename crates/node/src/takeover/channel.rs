@@ -224,7 +224,7 @@ mod tests {
         sendmsg(one.as_fd(), &[IoSlice::new(&letter)], &mut control, SendFlags::NOSIGNAL).unwrap();
         let error = Channel::over(other).receive().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        assert!(error.to_string().contains("was lost"), "{error}");
+        assert!(error.to_string().contains("descriptor lost"), "{error}");
     }
 
     #[tokio::test]

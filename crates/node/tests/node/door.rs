@@ -223,7 +223,7 @@ fn too_many_clients_are_told_the_limit() {
     let mut second = Raw::connect(&open);
     second.ask(|out| out.startup(&[("user", "postgres")]));
     assert_eq!(second.last_word(), "53300");
-    assert!(open.psql("postgres", "").contains("max_clients is 1"));
+    assert!(open.psql("postgres", "").contains("max_clients = 1"));
     drop(first);
     until(|| open.psql("postgres", "SELECT 1;") == "1\n");
 }

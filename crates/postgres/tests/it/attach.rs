@@ -416,7 +416,7 @@ async fn what_is_missing_is_listed_with_what_mends_it() {
     assert_eq!(text.len(), 5, "{text:?}");
     assert!(text[0].contains("wal_level is replica") && findings[0].fatal);
     assert!(text[1].contains("max_replication_slots leaves 1 free, 3 more are needed"), "{text:?}");
-    assert!(text[2].contains("anna is no superuser"));
+    assert!(text[2].contains("anna is not a superuser"));
     assert!(text[3].contains("max_slot_wal_keep_size") && !findings[3].fatal);
     assert!(text[4].contains("wal_writer_delay is 200 ms") && !findings[4].fatal);
     assert!(attach::check_standby(&control, &[]).await.unwrap().iter().any(|finding| finding.fatal));

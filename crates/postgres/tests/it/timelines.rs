@@ -131,7 +131,7 @@ async fn standby_beyond_the_fork_has_diverged() {
     a.stop(Stop::Fast).unwrap();
     promote(b);
     // A receiver that never connects makes no difference, either.
-    let beyond = "timeline 1 beyond";
+    let beyond = "its timeline 1 goes beyond";
     diverged(c, b, beyond).await;
     // Points the standby at the other server: in its configuration, and restarted. (Once it knows the history
     // it cannot start.)

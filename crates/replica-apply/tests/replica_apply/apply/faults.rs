@@ -24,13 +24,13 @@ const WRONGS: &[Wrong] = &[
         spoil: "DELETE FROM keyed WHERE id = 7",
         change: "UPDATE keyed SET v = 'new' WHERE id BETWEEN 5 AND 9",
         table: "public.keyed",
-        says: "the row (id) = (7) is not there",
+        says: "the row (id) = (7) is missing or exists more than once",
     },
     Wrong {
         spoil: "DELETE FROM keyed WHERE id = 8",
         change: "DELETE FROM keyed WHERE id > 6",
         table: "public.keyed",
-        says: "the row (id) = (8) is not there",
+        says: "the row (id) = (8) is missing or exists more than once",
     },
     Wrong {
         spoil: "INSERT INTO keyed VALUES (100, 'stranger')",
@@ -42,7 +42,7 @@ const WRONGS: &[Wrong] = &[
         spoil: "UPDATE bare SET b = 'other' WHERE a = 2",
         change: "DELETE FROM bare",
         table: "public.bare",
-        says: "the row (a, b) = (2, b) is not there",
+        says: "the row (a, b) = (2, b) is missing or exists more than once",
     },
     Wrong {
         spoil: "DROP INDEX by_hand; INSERT INTO unindexed VALUES (3, 'twice')",
