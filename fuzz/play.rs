@@ -15,5 +15,5 @@ pub(crate) fn play(target: &str, check: impl Fn(&[u8])) {
     }
 }
 
-/// So many beginnings of one file are shown.
+/// Number of beginnings of one file that are shown.
 const MOST_CUTS: usize = 256;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make bench` runs: clusters in a temporary folder, the hunt for stale reads, list-append histories, and the cost
-# beside PgBouncer and a direct connection. Tables to the terminal, CSV and JSON to bench-results/.
+# Runs `make bench`: clusters in a temporary folder, a search for stale reads, list-append histories, and the cost
+# compared with PgBouncer and a direct connection. Tables go to the terminal, CSV and JSON to bench-results/.
 #
 #   BENCH          the parts that run                (stale histories overhead bulk tls idle)
 #   BENCH_ROUNDS   rounds of `bench stale` per gap   (1000)
@@ -15,8 +15,8 @@ trap 'for dir in "$home"/*/; do "$consort" down --dir "$dir" >/dev/null 2>&1 || 
 mkdir -p bench-results
 ulimit -n "$(ulimit -Hn)" # thousands of clients
 
-# up NAME [OPTION..]: a cluster with pgbench's tables. Who is `pooled` or `known` shares connections, who is `known` proves who
-# he is by SCRAM; lines on the standard input are more of its configuration.
+# up NAME [OPTION..]: a cluster with pgbench's tables. The roles `pooled` and `known` use transaction pooling; `known` logs in
+# by SCRAM. Lines on standard input are added to its configuration.
 up() {
     local dir=$home/$1 file=$home/$1/consort.toml
     "$consort" up --dir "$dir" --listen "127.0.0.1:$((20000 + RANDOM % 10000))" "${@:2}" >/dev/null
@@ -46,12 +46,12 @@ bench() {
     echo "== $1"
     "$consort" bench "${@:2}" --csv "bench-results/$1.csv" --json "bench-results/$1.json"
 }
-# way TITLE NAME [USER]: arguments that have a cluster measured
+# way TITLE NAME [USER]: arguments for measuring a cluster
 way() { ways+=(--name "$1" --url "$(url "$2" "${3:-}")${sslmode:+?sslmode=$sslmode}" --proxy-pid "$(cat "$home/$2/consort.pid")"); }
 runs() { case " ${BENCH:-stale histories overhead bulk tls idle} " in *" $1 "*) ;; *) false ;; esac; }
 turns=(--rounds "${BENCH_TURNS:-3}")
 
-# Its nodes take local log-ins, so that the direct connection and their own statistics can be asked.
+# The nodes accept local log-ins, for the direct connection and for their own statistics.
 up anywhere --writers anywhere </dev/null
 servers=()
 for node in primary standby1 standby2; do servers+=(--server "$node=$(direct anywhere "$node")"); done
@@ -62,8 +62,8 @@ if runs histories; then
     bench histories histories --url "$(url anywhere)" --time "${BENCH_SECONDS:-30}s" --console "$(console anywhere)"
 fi
 
-# Where nobody else can log in proofs are cheaper. A direct connection would be somebody else: it and PgBouncer stay with the
-# first cluster. The third has no standbys: what pooling alone costs.
+# Proofs are cheaper if only Consort can log in at the nodes. A direct connection and PgBouncer therefore stay with the
+# first cluster. The third cluster has no standbys: it shows the cost of pooling alone.
 if runs overhead || runs bulk || runs idle; then
     up through </dev/null
     up alone --standbys 0 --writers anywhere </dev/null
@@ -78,7 +78,7 @@ if runs overhead; then
     way "consort, no standbys, shared" alone pooled
     bench overhead overhead "${turns[@]}" --script select-only,mix "${ways[@]}"
 fi
-# Log-ins by SCRAM, and what is long. PgBouncer knows the role by its password: Consort by what PostgreSQL has of it.
+# Log-ins by SCRAM, and long values. PgBouncer has the role's password, Consort the secret from PostgreSQL.
 if runs bulk; then
     ways=("${beside[@]}")
     printf '"known" "known"\n' >"$home/known.txt"
@@ -89,11 +89,11 @@ if runs bulk; then
         --pgbouncer-setting auth_type=hba --pgbouncer-setting "auth_hba_file=$home/known.hba" \
         --pgbouncer-setting "auth_file=$home/known.txt" --pgbouncer-client "user=known password=known"
 fi
-# TLS on both sides, of one certificate that nobody signed. Consort reaches nodes by TCP where writers are anywhere.
+# TLS on both sides, with one self-signed certificate. Consort reaches nodes by TCP with `writers = "anywhere"`.
 if runs tls; then
     openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "$home/key.pem" -out "$home/cert.pem" 2>/dev/null
     chmod 644 "$home/cert.pem" && chmod 600 "$home/key.pem"
-    if [ "$(id -u)" = 0 ]; then chown postgres "$home/key.pem"; fi # as whom PostgreSQL and PgBouncer run
+    if [ "$(id -u)" = 0 ]; then chown postgres "$home/key.pem"; fi # the user of PostgreSQL and PgBouncer
     up tls --standbys 0 --writers anywhere
     psql -qX "$(direct tls primary)" -c "ALTER SYSTEM SET ssl_cert_file = '$home/cert.pem'" \
         -c "ALTER SYSTEM SET ssl_key_file = '$home/key.pem'" -c "ALTER SYSTEM SET ssl = on" -c "SELECT pg_reload_conf()" >/dev/null

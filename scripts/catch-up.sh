@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# How long a replica that Consort feeds takes to catch up with TPC-C (write-heavy) after it was paused, with its rows applied on
-# one connection and on several, in turns. A line per run, medians at the end.
+# Measures the time of a logical replica to catch up with TPC-C (write-heavy) after a pause, with its rows applied on
+# one connection and on several, in turns. Prints a line per run, and medians at the end.
 #
 #   scripts/catch-up.sh [CONNECTIONS...]    (1 2 3 4)
 #   CATCH_UP_ROUNDS        rounds, each with every number of connections   (5)
 #   CATCH_UP_SCALE         warehouses                                      (4)
-#   CATCH_UP_TRANSACTIONS  while it is paused                              (20000)
+#   CATCH_UP_TRANSACTIONS  during the pause                                (20000)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 consort=${CONSORT:-target/release/consort}
@@ -37,10 +37,10 @@ used() { # processor time so far, in ticks of 10 ms: Consort's, the replica's
         while read -r who pid; do echo "$who $(awk '{ print $14 + $15 }' "/proc/$pid/stat" 2>/dev/null)"; done |
         awk '{ used[$1] += $2 } END { print used["consort"] + 0, used["replica"] + 0 }'
 }
-settings() { # what the configuration says before its first table
+settings() { # the configuration before its first table
     local file=$home/c/consort.toml
     sed -i '/^apply_connections\|^replication_buffer_size/d' "$file"
-    sed -i "1i apply_connections = $1\nfed_buffer = \"4GB\"" "$file"
+    sed -i "1i apply_connections = $1\nreplication_buffer_size = \"4GB\"" "$file"
 }
 
 up --listen "$listen" --standbys 0 --replicas 1
@@ -52,7 +52,7 @@ for _ in $(seq "${CATCH_UP_ROUNDS:-5}"); do
         "$consort" down --dir "$home/c" >/dev/null
         settings "$n"
         up
-        psql -X -q -d "postgres://postgres@$listen/postgres" -c "SELECT 1" >/dev/null # it is fed from its first use on
+        psql -X -q -d "postgres://postgres@$listen/postgres" -c "SELECT 1" >/dev/null # replication starts at the first use
         fed
         console "PAUSE REPLICA replica1" >/dev/null
         tpcc --time 3600s --transactions "${CATCH_UP_TRANSACTIONS:-20000}" --keep

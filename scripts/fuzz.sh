@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Shows what reads bytes from outside whatever bytes there are: scripts/fuzz.sh [TARGET ..]     (all targets of fuzz/)
+# Gives arbitrary bytes to each parser of external input: scripts/fuzz.sh [TARGET ..]     (all targets of fuzz/)
 #
 # Each target gets FUZZ_RUNS inputs (10 million), grown from its folder in fuzz/corpus; those that hold a whole
-# conversation over a socket, ask PostgreSQL's grammar, or try each line of a file by itself, get a hundredth of that. What
-# is found on the way lies in fuzz/found and is used again; git does not keep it. An input that fails is named, and belongs
-# into fuzz/corpus, under a name that says what it is: a test of the crate concerned plays that folder on stable Rust.
+# conversation over a socket, ask PostgreSQL's grammar, or try each line of a file alone, get a hundredth of that.
+# Inputs found on the way are in fuzz/found and are used again; git ignores them. A failing input is named. Add it
+# to fuzz/corpus under a descriptive name: a test of the crate concerned plays that folder on stable Rust.
 #
-# Without a sanitizer: there is no unsafe code of ours, and PostgreSQL's C code would not be compiled with one.
+# Without a sanitizer: the project has no unsafe code, and PostgreSQL's C code would not be compiled with one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${FUZZ_RUNS:-10000000}

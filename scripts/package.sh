@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a Debian package of target/dist/consort, with its service, a configuration to begin with and the manual, and looks
-# whether what is in it runs: target/package/consort_VERSION_ARCHITECTURE.deb
+# Builds a Debian package of target/dist/consort with its service, an initial configuration and the manual, and checks
+# that its content runs: target/package/consort_VERSION_ARCHITECTURE.deb
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -13,7 +13,7 @@ install -D -m 755 target/dist/consort "$root/usr/bin/consort"
 strip --strip-unneeded "$root/usr/bin/consort"
 install -D -m 644 packaging/consort.service "$root/lib/systemd/system/consort.service"
 install -D -m 640 packaging/consort.toml "$root/etc/consort/consort.toml"
-# The manual lies there as it does here, with all that it links to.
+# The manual has the same layout as here, with all files that it links to.
 manual=$root/usr/share/doc/consort
 install -d "$manual"
 mapfile -t pages < <(find docs -name '*.md'; ls ./*.md)
@@ -39,9 +39,9 @@ Priority: optional
 Installed-Size: $(du -ks --exclude=DEBIAN "$root" | cut -f1)
 Depends: adduser, libc6 (>= $libc), libgcc-s1
 Recommends: postgresql-client
-Description: transactional replication middleware for PostgreSQL
- Many PostgreSQL servers behave as one: a relay that speaks PostgreSQL's protocol, sends what writes to the primary, and lets
- reads run at replicas when their answers are proven to be what the primary would have said. Applications change nothing.
+Description: proxy and connection pooler for PostgreSQL with consistent read offload
+ Consort speaks PostgreSQL's protocol, sends writes to the primary, and returns the result of a read at a replica only if it
+ is proven equal to the primary's. Applications do not change.
 END
 echo /etc/consort/consort.toml >"$root/DEBIAN/conffiles"
 cat >"$root/DEBIAN/postinst" <<'END'
@@ -53,7 +53,7 @@ if [ "$1" = configure ]; then
     chmod 750 /etc/consort
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
-        # It is started by whoever has configured it; one that runs becomes the new one.
+        # The administrator starts the service after configuring it; a running one is taken over by the new program.
         systemctl try-restart consort.service
     fi
 fi
@@ -69,7 +69,7 @@ cat >"$root/DEBIAN/postrm" <<'END'
 #!/bin/sh
 set -e
 if [ "$1" = purge ]; then
-    # Not /var/lib/consort, where `consort up` keeps the servers that it makes.
+    # Not /var/lib/consort, the directory of the servers of `consort up`.
     rm -rf /etc/consort /var/lib/consort-service
 fi
 if [ -d /run/systemd/system ]; then
@@ -84,8 +84,8 @@ fi
 package=$out/consort_${version}_$architecture.deb
 dpkg-deb --root-owner-group --build "$root" "$package"
 
-# What is in it runs: the program, and with its own configuration it says that nobody is at the primary's address, or what is
-# missing there, instead of a mistake in the file.
+# The packaged program runs. With the packaged configuration it reports an unreachable primary or a missing
+# prerequisite, and no mistake in the file.
 there=$(mktemp -d)
 trap 'rm -rf "$there"' EXIT
 dpkg-deb --extract "$package" "$there"

@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Makes sure that what a target of the Makefile needs is there: scripts/prerequisites.sh GROUP...
+# Installs or lists the prerequisites of a target of the Makefile: scripts/prerequisites.sh GROUP...
 #
-#   rust       cargo and rustc, at least the version that Cargo.toml asks for
+#   rust       cargo and rustc, at least the version that Cargo.toml requires
 #   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
-#   headers    what PostgreSQL's own tests are compiled against
-#   pgbouncer  PgBouncer, which the benchmarks and some tests stand beside
-#   pgpool     Pgpool-II, which an experiment stands beside
+#   headers    headers for compiling PostgreSQL's own tests
+#   pgbouncer  PgBouncer, for comparison in benchmarks and some tests
+#   pgpool     Pgpool-II, for comparison in an experiment
 #   fuzz       a nightly toolchain and cargo-fuzz
-#   jq         what reads the outcomes of Go's tests
-#   fonts      a TrueType font, for the words on plots
+#   jq         reads the outcomes of Go's tests
+#   fonts      a TrueType font, for the text of plots
 #
-# As root on Debian it installs the missing packages. What it cannot install it lists at once, with the line to run for each, and
-# ends with an error: nothing is built before all of it is there.
-# It asks nothing, reads no input, and does nothing when nothing is missing. Clusters that the distribution's packages
-# start by themselves are left alone and never used.
+# As root on Debian the script installs the missing packages. It lists all others together, with the command for each, and
+# ends with an error: nothing is built before all prerequisites exist. The script reads no input, and does nothing if no
+# prerequisite is missing. Clusters that the distribution's packages start automatically are never used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +23,7 @@ while read -r key equals value; do
     if [ "$key $equals" = "rust-version =" ]; then wanted_rust=${value//\"/}; fi
 done <Cargo.toml
 missing=()
-# What no package brings: a sentence each, and the line to run.
+# Prerequisites without a package: a sentence each, and the command to run.
 notes=() lines=()
 
 fail() {
@@ -37,7 +36,7 @@ lacks() {
     lines+=("$2")
 }
 
-# A program, not one of the functions here that bear its name.
+# True for a program, not for a function of the same name.
 have() { type -P "$1" >/dev/null; }
 
 # True when version $1 is at least version $2.
@@ -45,7 +44,7 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 
 rust() {
     local installer="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
-    # For the clone, and what comes later.
+    # For the clone and later updates.
     have git || missing+=(git)
     if ! have cargo && [ -x "${HOME:-}/.cargo/bin/cargo" ]; then
         lacks "cargo is installed but not on the PATH" ". \"\$HOME/.cargo/env\""
@@ -69,7 +68,7 @@ rust() {
     fi
 }
 
-# libclang under the names that bindgen looks for: libclang-cpp is another library, and no help.
+# libclang under the names that bindgen looks for; libclang-cpp is another library.
 have_libclang() {
     local folder name
     for folder in /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /usr/local/lib; do
@@ -90,11 +89,11 @@ build() {
 server() {
     local bin=/usr/lib/postgresql/$supported/bin
     [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql || missing+=("postgresql-$supported")
-    # The tests make certificates with it; the server's packages depend on it.
+    # Tests create certificates with openssl; the server's packages depend on it.
     have openssl || missing+=(openssl)
 }
 
-# Of the server's own version where it can be had: a newer one would take running servers' files away from under them.
+# Prefers the installed server's version: a newer one would replace the files of running servers.
 headers() {
     [ -d /usr/include/postgresql/$supported/server ] && return
     local package="postgresql-server-dev-$supported" version
@@ -105,10 +104,10 @@ headers() {
 
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
 
-# The server, which is started in a folder of its own. (Debian's package starts one by itself, too: never used.)
+# The server, started in its own folder. Debian's package also starts one automatically, which is never used.
 pgpool() { [ -x /usr/sbin/pgpool ] || missing+=(pgpool2); }
 
-# Fuzzing needs what only a nightly compiler has.
+# Fuzzing needs a nightly compiler.
 fuzz() {
     if ! have rustup; then
         lacks "a nightly toolchain, which rustup installs" "rustup toolchain install nightly"
@@ -121,7 +120,7 @@ fuzz() {
 
 jq() { have jq || missing+=(jq); }
 
-# Any will do; this one is small.
+# Any font suffices; this one is small.
 fonts() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' -print -quit 2>/dev/null)" ] || missing+=(fonts-dejavu-core); }
 
 install() {
@@ -138,7 +137,7 @@ install() {
     apt-get install -q -y --no-install-recommends "$@" </dev/null
 }
 
-# All that is missing and is for a person to install, each with its line.
+# Prints the missing prerequisites that a person must install, each with its command.
 list() {
     printf 'consort: these are missing:\n' >&2
     local at

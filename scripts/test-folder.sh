@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints the folder in which the tests make their servers: the one in memory where there is room, else the system's own.
-# Hundreds of servers come and go, and on ext4 each new file is looked for behind those that were just removed: on two
-# cores that took more time than the tests themselves.
+# Prints the folder in which the tests create their servers: one in memory if there is room, else the system's own.
+# Tests create and remove hundreds of servers. On ext4 each new file is searched after the ones just removed, which on
+# two cores took more time than the tests themselves.
 set -euo pipefail
 
 memory=/dev/shm

@@ -1,5 +1,5 @@
-# What the suites share: a temporary folder, an ordinary user, a plain server and a cluster of Consort, all of which end
-# with the script. Sourced with the working folder at the project's root.
+# Shared by the suites: a temporary folder, an ordinary user, a plain server and a cluster of Consort. All of them end
+# with the script. Source this file from the project's root.
 
 fail() {
     printf 'suites: %s\n' "$*" >&2
@@ -8,16 +8,16 @@ fail() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# The program that the Makefile built; CONSORT names another one.
+# Path of the program that the Makefile built; CONSORT names another one.
 consort_program() {
     local program
     for program in "${CONSORT:-}" "$root/target/release/consort" "$root/target/debug/consort"; do
         [ -n "$program" ] && [ -x "$program" ] && { echo "$program"; return; }
     done
-    fail "there is no consort; run: cargo build --release -p consort"
+    fail "consort not found; run: cargo build --release -p consort"
 }
 
-# PostgreSQL's programs refuse root, who becomes the system's user postgres.
+# Runs a command as the user postgres if the script runs as root, because PostgreSQL's programs refuse root.
 as_user() {
     if [ "$(id -u)" -eq 0 ]; then
         setpriv --reuid postgres --regid postgres --init-groups -- env HOME="$work" "$@"
@@ -47,7 +47,7 @@ clean_up() {
     exit "$status"
 }
 
-# Waits for a process to end by itself, and ends it when it does not: PID SECONDS.
+# Waits for a process to end, and kills it after a time: PID SECONDS.
 gone() {
     local tries=$(($2 * 10))
     while kill -0 "$1" 2>/dev/null && [ $tries -gt 0 ]; do
@@ -81,7 +81,7 @@ stop_plain() {
     plain_pid=
 }
 
-# A port that nobody listens at now, among those that the system gives to nobody by itself or to clients.
+# A port without a listener, outside the ranges that the system assigns automatically.
 free_port() {
     local port
     while :; do
@@ -103,7 +103,7 @@ stop_consort() {
     [ -n "$consort_pid" ] || return 0
     kill -TERM "$consort_pid" 2>/dev/null || true
     gone "$consort_pid" 90
-    # If it was killed, its servers are still there; this ends them.
+    # If Consort was killed, its servers still run; this stops them.
     "$program" down --dir "$work/cluster" >/dev/null 2>&1 || true
     consort_pid=
 }
@@ -118,19 +118,19 @@ until_answers() {
     done
 }
 
-# Before start_consort: these lines of its configuration, beside those that were said before.
+# Before start_consort: adds these lines to its configuration.
 sets() {
     mkdir -p "$work/cluster"
     printf '%s\n' "$@" >>"$work/cluster/consort.toml"
 }
 
-# Before start_consort: shadow mode, with so much time for analysis and proof that first reads leave, too.
+# Before start_consort: shadow mode, with enough time for analysis and proof that first reads are offloaded too.
 shadow_on() {
     metrics_port=$(free_port)
-    sets "shadow = \"$work/shadow\"" 'proof_timeout = "1s"' "metrics_listen = \"127.0.0.1:$metrics_port\""
+    sets "debug.shadow = \"$work/shadow\"" 'proof_timeout = "1s"' "metrics_listen = \"127.0.0.1:$metrics_port\""
 }
 
-# What shadow mode has found: verdicts with their counts; an error if a difference is not in suites/shadow-reviewed.txt.
+# Prints the verdicts of shadow mode with their counts. Fails if a difference is not in suites/shadow-reviewed.txt.
 shadow_verdict() {
     local page
     exec 3<>"/dev/tcp/127.0.0.1/$metrics_port"
@@ -147,8 +147,8 @@ shadow_verdict() {
         }
         END {
             for (part in known) printf "reviewed, %d times: %s (%s)\n", known[part], part, reviewed[part]
-            if (other) { printf "%d differences that nobody has reviewed\n", other; exit 1 }
-        }' suites/shadow-reviewed.txt "$work/shadow" || fail "a standby answered otherwise than the primary"
+            if (other) { printf "%d differences without a review\n", other; exit 1 }
+        }' suites/shadow-reviewed.txt "$work/shadow" || fail "a standby answered differently from the primary"
 }
 
 # From `consort status --json`: reads served by each node, and the standbys' share.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Django's own tests, first on a plain server, then through Consort with two standbys, strong reads and connections that all
-# clients share, and compared test by test.
+# Django's own tests, first on a plain server, then through Consort with two standbys, strong reads and transaction pooling,
+# compared test by test.
 #
 #   suites/django.sh [--only plain|consort] [--pool MODE] [--keep DIR] [LABEL ..]
 #
@@ -10,8 +10,8 @@
 #   LABEL ..       these labels of Django's tests (those of suites/django/labels)
 #
 # Django's source, which has the tests, and psycopg come from PyPI into the temporary folder, at the versions that are named
-# here and in suites/django/requirements.txt. A test that ends otherwise than on the plain server, or does not run, is an
-# error, unless suites/django/explained says why it does.
+# here and in suites/django/requirements.txt. A test with another outcome than on the plain server, or without one, is an
+# error, unless suites/django/explained has the reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -36,7 +36,7 @@ done
 
 console() { psql -X -A -t -h 127.0.0.1 -p "$port" -U postgres -d consort "$@"; }
 
-# Django's source in $work/django, and a Python that has what it needs.
+# Django's source in $work/django, and a Python with its requirements.
 fetch() {
     have python3 && python3 -m venv "$work/venv" || fail "python3 with venv is needed"
     local pip=("$work/venv/bin/pip" -q --disable-pip-version-check)
@@ -46,7 +46,7 @@ fetch() {
     tar -xzf "$work/django-$version.tar.gz" -C "$work/django" --strip-components=1
 }
 
-# The tests at a server, whose databases' names they are that Django makes test databases beside: NAME HOST PORT.
+# Runs the tests at a server; Django creates its test databases next to the databases named here: NAME HOST PORT.
 run() {
     local name=$1 begun=$SECONDS
     mkdir "$work/$name"
@@ -62,7 +62,7 @@ run() {
         | sort | uniq -c | awk '{ n = $1; $1 = ""; printf "%s%s%s", sep, n, $0; sep = ", " }')"
 }
 
-# What ended otherwise through Consort; an error if suites/django/explained does not say why.
+# Tests with another outcome through Consort; an error if suites/django/explained has no reason.
 compare() {
     awk -F '\t' '
         FILENAME ~ /explained$/ { if ($0 !~ /^#/ && NF > 1) reason[$1] = $2; next }

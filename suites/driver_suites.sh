@@ -3,9 +3,9 @@
 #
 # Through Consort means `pool_mode = "transaction"`, two standbys and strong reads. The suites come from their languages'
 # registries, pgx of the version below, tokio-postgres of the one in Cargo.lock, and are built in target/suites. Test by
-# test the outcome must be the same (pass, fail, skip, or absent), but for what suites/driver_suites/differences.tsv names
-# with its reason. --keep DIR copies outcomes and outputs there. A suite whose language is not installed is named and
-# left out, unless it was asked for.
+# test the outcome must be the same (pass, fail, skip, or absent), except for the tests in
+# suites/driver_suites/differences.tsv, which have a reason. --keep DIR copies outcomes and outputs there. A suite whose
+# language is not installed is named and left out, unless it was requested.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -51,7 +51,7 @@ fetch_pgx() {
 
 set_up_pgx() {
     psql -p "$1" -U postgres -d postgres -c 'CREATE DATABASE pgx_test'
-    # It ends with a role of the name of the system's user, who may be there.
+    # The script ends with a role of the system user's name, which may exist.
     psql -p "$1" -U postgres -d pgx_test -f "$cache/pgx/testsetup/postgresql_setup.sql" >"$work/set-up.log" 2>&1
 }
 
@@ -79,14 +79,14 @@ run_pgx() {
         | awk -F '\t' -v OFS='\t' '
             # Names of subtests may have a folder of the run in them.
             { gsub(/\/tmp\/[A-Za-z]+[0-9]+/, "/tmp/..", $1) }
-            # A package as a whole counts if it fails for none of its tests: what it is told for is not built, or ended early.
+            # A package counts as a whole if it fails without a failed test: a test was not built, or ended early.
             $1 ~ /:$/ { whole[$1] = $0; next }
             { print }
             $2 == "fail" { sub(/:.*/, ":", $1); blamed[$1] }
             END { for (package in whole) if (!(package in blamed)) print whole[package] }'
 }
 
-# What one test said: OUTPUT TEST
+# The output of one test: OUTPUT TEST
 said_by_pgx() {
     jq -r --arg test "$2" 'select((.Package | sub("github.com/jackc/pgx/v5/?"; "")) + ":" + (.Test // "") == $test) | .Output // empty' <"$1.json" \
         | grep -vE '^ *(=== |--- )' | head -n "${3:-12}" || true
@@ -119,7 +119,7 @@ run_tokio-postgres() {
 
 said_by_tokio-postgres() { grep -A "${3:-12}" -F -- "---- $2 stdout" "$1.log" || true; }
 
-# Who may enter the servers of both kinds, and TLS as pgx's tests want it: without them nothing needs it.
+# Authentication rules of the servers of both kinds, and TLS for pgx's tests only.
 entrance() {
     cp "$here/pg_hba.conf" "$work/pg_hba.conf"
     [[ $suites == *pgx* ]] || { sed -i '/^hostssl/d' "$work/pg_hba.conf"; return; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Drivers in ordinary use through Consort: suites/drivers.sh [psql|pg_dump|psycopg|pgx|node|sqlalchemy|asyncpg|jdbc|pq|ruby ..]
-# (all of them), with a connection of its own for each client, then with four that all clients share.
+# (all of them), with session pooling, then with transaction pooling over four connections.
 #
-# Packages come from their languages' registries into the temporary folder, at the versions that the files beside the
-# scripts name; a driver whose language is not installed is named and left out, unless it was asked for. pg_dump is
-# checked by restoring what it writes, psycopg and pgx by the answers in their scripts, and what the others print is
-# compared with what they print on a plain server.
+# Packages come from their languages' registries into the temporary folder, at the versions in the files next to the
+# scripts; a driver whose language is not installed is named and left out, unless it was asked for. pg_dump is
+# checked by restoring what it writes, psycopg and pgx by the answers in their scripts, and the output of the others is
+# compared with their output on a plain server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -17,8 +17,8 @@ left_out() { [ -z "$asked" ] || fail "$1"; echo "left out: $1"; }
 
 psql() { command psql -X -h 127.0.0.1 -p "$port" -U postgres "$@"; }
 
-# What a program prints on the plain server and through Consort, without psql's footers: NAME PROGRAM ARGUMENT.., and the
-# address last.
+# Compares a program's output on the plain server and through Consort, without psql's footers: NAME PROGRAM ARGUMENT..,
+# and the address last.
 compare() {
     local name=$1 said
     shift
@@ -51,7 +51,7 @@ try_pg_dump() {
         fi
         [ "$(psql -At -d drivers -c "$digest")" = "$(psql -At -d restored -c "$digest")" ] || fail "pg_dump $format loses rows"
     done
-    # All of it, without what Consort has made in the database: docs/compatibility.md.
+    # The whole dump, without Consort's objects in the database: docs/compatibility.md.
     psql -q -d postgres -c "DROP DATABASE restored" -c "CREATE DATABASE restored"
     "$bin/pg_dump" -h 127.0.0.1 -p "$port" -U postgres -F custom -f "$work/dump" drivers
     "$bin/pg_restore" -l "$work/dump" | grep -v ' consort \| - consort_' >"$work/list"

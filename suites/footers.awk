@@ -1,11 +1,11 @@
-# The one rule by which results of PostgreSQL's regress suite are changed before they are compared, for results and
-# expected output alike: what psql prints below a table because Consort follows its database.
+# The only change of PostgreSQL's regress results before their comparison, for results and expected output alike: it
+# removes the lines that psql prints below a table because Consort follows its database.
 #
 #   1. In a list of publications the publication of Consort goes: a line of four spaces and "consort" (in quotes). A line
 #      "Publications:" with nothing left below it goes, too.
 #   2. A line that is exactly "Replica Identity: FULL" goes.
 #
-# Nothing else is touched: a publication of a test's own, another replica identity, and every other line stay.
+# All else stays: a publication of a test's own, another replica identity, and every other line.
 
 function keep(line) {
     if (heading != "" && line !~ /^    "/) heading = ""

@@ -3,7 +3,7 @@
 #
 #   suites/pgbench.sh [SECONDS [CLIENTS]]     (20 seconds each, 16 clients)
 #
-# Ends in an error if pgbench says one, if a transaction failed, if the sums do not agree afterwards, at any node, or if
+# Fails if pgbench reports an error, if a transaction failed, if the sums do not agree afterwards, at any node, or if
 # less than nine in ten reads of a select-only run were served by standbys. Cluster and processes end with the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."

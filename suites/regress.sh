@@ -10,14 +10,14 @@
 #                        server's version are taken, or, where the archive does not hand out that source, those of the
 #                        nearest minor version that it does; said in the first lines. psql belongs to the tests: since
 #                        15.19 it skips to the next \. after a COPY that fails, which older scripts do not have
-#   --shadow             through Consort in shadow mode: each read that leaves also runs at the primary, before and after,
+#   --shadow             through Consort in shadow mode: each offloaded read also runs at the primary, before and after,
 #                        and the answers are compared. A difference that suites/shadow-reviewed.txt does not name is an
-#                        error. One file runs at a time: DDL of others leaves hardly a moment in which a read may leave
+#                        error. One file runs at a time: under DDL of other files hardly any read can be offloaded
 #   --pool MODE          through Consort with pool_mode = "MODE": transaction (or statement); without it session
 #
 # The source package is fetched with apt, by a sources file of its own; the system's sources stay as they are. It is kept
 # in target/suites. Servers, results and everything else live in a temporary folder that goes with the script, and so do
-# its processes. What the results may differ in is in suites/footers.awk and docs/compatibility.md.
+# its processes. Permitted differences of the results are in suites/footers.awk and docs/compatibility.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -123,8 +123,8 @@ schedule() {
     judge "$name" "$output" $((SECONDS - begun))
 }
 
-# Each file's result against each of its expected outputs, both through the one rule; what pg_regress itself says of an
-# exit status counts, too.
+# Each file's result against each of its expected outputs, both through the one rule; pg_regress's own report of an
+# exit status counts too.
 judge() {
     local name=$1 output=$2 seconds=$3 file expected passed same
     local ran=0 good=0 failed=()
@@ -158,7 +158,7 @@ judge() {
 
 console() { psql -X -A -t -h 127.0.0.1 -p "$port" -U postgres -d consort "$@"; }
 
-# The mode is the one that was asked for.
+# Checks that the mode is the requested one.
 pools_so() {
     console -c 'SHOW CONFIG' | grep "^pool_mode|$pool|" \
         || fail "pool_mode is not $pool"

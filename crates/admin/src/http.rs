@@ -35,7 +35,7 @@ pub trait Pages {
 pub async fn serve(listener: TcpListener, pages: Rc<dyn Pages>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes it");
+        let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore stays open");
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {

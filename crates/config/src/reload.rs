@@ -29,8 +29,8 @@ impl Config {
         for key in keys::KEYS.iter().filter(|key| stays(key)) {
             let Set::Global(set) = key.set else { continue };
             let written = running.written[key.name].clone();
-            let value = DeValue::parse(&written.source).expect("it was read before");
-            set(self, value.get_ref()).expect("it was read before");
+            let value = DeValue::parse(&written.source).expect("the same value was read before");
+            set(self, value.get_ref()).expect("the same value was read before");
             self.written.insert(key.name, written);
         }
         if self.followed() != running.followed() {
@@ -62,7 +62,7 @@ impl Config {
             let hint = "Change it in the configuration file, then restart.".to_owned();
             return Err(refusal("55P02", format!("setting \"{name}\" cannot be changed now"), hint));
         }
-        let Set::Global(set) = key.set else { unreachable!("it is a global key") };
+        let Set::Global(set) = key.set else { unreachable!("a global key") };
         let mut why = None;
         for text in value::meanings(written) {
             let Ok(value) = DeValue::parse(&text) else { continue };

@@ -89,9 +89,9 @@ async fn in_time<T>(asked: impl Future<Output = Result<T, Failure>>) -> Result<T
 
 fn not_running(found: &Found, error: &dyn std::fmt::Display) -> Failure {
     let stopped = found.home.as_ref().is_some_and(|home| home.running().is_none());
-    let mend = if stopped { format!("; start it with consort up {}", found.option()) } else { String::new() };
+    let fix = if stopped { format!("; start it with consort up {}", found.option()) } else { String::new() };
     let at = place(&found.config).map_or_else(|_| String::new(), |(host, port)| format!(" at {host}:{port}"));
-    Failure::not_running(format!("Consort does not answer{at}: {error}{mend}"))
+    Failure::not_running(format!("Consort does not answer{at}: {error}{fix}"))
 }
 
 async fn log_in(found: &Found) -> Result<(tokio_postgres::Client, Driver), Failure> {

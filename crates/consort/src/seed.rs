@@ -5,7 +5,7 @@ use postgres::attach::Finding;
 use serde_json::{Value, json};
 
 /// Fix for a seed that is of no use.
-const MEND: &str = "replace it with `consort replica seed`";
+const REMEDY: &str = "replace it with `consort replica seed`";
 
 /// One line.
 pub(crate) fn in_words(seed: &Seed) -> String {
@@ -19,8 +19,8 @@ pub(crate) fn in_words(seed: &Seed) -> String {
             megabytes(bytes),
             megabytes(left)
         ),
-        SeedLog::Going { bytes } => format!("{}; {MEND}", going(&megabytes(bytes))),
-        SeedLog::Gone => format!("unusable: {GONE}; {MEND}"),
+        SeedLog::Going { bytes } => format!("{}; {REMEDY}", going(&megabytes(bytes))),
+        SeedLog::Gone => format!("unusable: {GONE}; {REMEDY}"),
         SeedLog::Unknown => "cannot read from the primary if its WAL is retained".to_owned(),
     };
     format!("seed: {}, from WAL position {}; {log}", megabytes(seed.bytes), seed.from)

@@ -8,15 +8,15 @@ type Rule = (fn(&Design) -> bool, &'static str);
 const RULES: &[Rule] = &[
     (
         |row| row.orderer.is_scheduler() && !row.effects.are_statements(),
-        "an order that is made before anything is executed can only give statements",
+        "an order made before execution can replicate statements only",
     ),
     (
         |row| row.intake == Intake::InsideTheTransaction && !row.orderer.is_scheduler(),
-        "what the primary orders at its commit cannot run at a replica inside the same transaction",
+        "an order made at the primary's commit cannot run at a replica inside the same transaction",
     ),
     (
         |row| row.orderer.is_scheduler() && !row.intake.executes(),
-        "what the scheduler orders is executed by every replica, in that order",
+        "transactions ordered by the scheduler are executed by every replica, in that order",
     ),
     (
         |row| {
@@ -24,37 +24,37 @@ const RULES: &[Rule] = &[
                 && row.reads != Reads::TableVersions
                 && row.reads != Reads::AnyAge
         },
-        "where each table goes on by itself, a read that does not name its tables' versions sees a state that never was",
+        "where tables advance independently, a read without the versions of its tables sees a state that never existed",
     ),
     (
         |row| row.reads == Reads::TableVersions && row.intake != Intake::InTableOrder,
-        "a replica that does not keep versions of tables cannot say which it has",
+        "a replica that does not keep versions of tables cannot report its version",
     ),
     (
         |row| row.effects.are_statements() && plain(row.intake),
-        "statements are executed by a replica that asks what depends on what",
+        "a replica that executes statements must check their dependencies",
     ),
     (
         |row| row.reads == Reads::AnyReplica && row.acknowledgement != Acknowledgement::AppliedByAll,
-        "a read at any replica sees what was acknowledged only if all have applied it",
+        "a read at any replica sees an acknowledged commit only if all replicas have applied it",
     ),
     (
         |row| {
             row.acknowledgement == Acknowledgement::AppliedByAll && row.intake != Intake::InsideTheTransaction
         },
-        "all can have applied it before the acknowledgement only inside the transaction",
+        "all replicas can apply a commit before its acknowledgement only inside the transaction",
     ),
     (
         |row| row.durability == Durability::EveryEngine && !row.intake.executes(),
-        "an engine makes durable what it has executed itself, not what it was fed later",
+        "an engine makes durable its own execution, not changes that are applied later",
     ),
     (
         |row| row.reads == Reads::LatestWaiting && row.effects != Effects::Rows,
-        "only a replica that is fed with rows says which version it shows",
+        "only a replica that applies rows reports which version it shows",
     ),
     (
         |row| row.intake == Intake::AsItComes && row.reads != Reads::AnyAge,
-        "of a replica that takes in what comes, nothing can be promised",
+        "a replica that applies its input without order can promise nothing",
     ),
 ];
 
@@ -93,7 +93,7 @@ mod tests {
             Design { reads: Reads::LatestProven, ..WEAK },
         ];
         let refused: BTreeSet<&str> =
-            senseless.iter().map(|row| row.check().expect_err("it makes no sense")).collect();
+            senseless.iter().map(|row| row.check().expect_err("a design without sense")).collect();
         assert_eq!(refused.len(), RULES.len(), "each by another rule");
     }
 

@@ -44,12 +44,12 @@ impl Asked {
     /// Returns the answer to a query within the time limit. The error is a sentence for the operator.
     async fn answer<T>(
         &self,
-        what: &str,
+        query: &str,
         question: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, String> {
         match timeout(ANSWER_LIMIT, question).await {
-            Ok(answer) => answer.map_err(|why| format!("{what} by {}: {why}", self.address)),
-            Err(_) => Err(format!("{what} by {}: no answer", self.address)),
+            Ok(answer) => answer.map_err(|why| format!("{query} by {}: {why}", self.address)),
+            Err(_) => Err(format!("{query} by {}: no answer", self.address)),
         }
     }
 }

@@ -47,7 +47,7 @@ fn named(header: &[u8]) -> Option<SocketAddr> {
         if header.starts_with(b"PROXY UNKNOWN ") || header == b"PROXY UNKNOWN\r\n" {
             return None;
         }
-        let line = std::str::from_utf8(header).expect("it is a text");
+        let line = std::str::from_utf8(header).expect("the header is text");
         let words: Vec<&str> = line.trim_end().split(' ').collect();
         (words[2].parse::<IpAddr>().expect("an address"), words[4].parse::<u16>().expect("a port"))
     } else {

@@ -45,7 +45,7 @@ impl HalfOpen {
 impl Drop for Counted {
     fn drop(&mut self) {
         let mut by_address = self.all.by_address.borrow_mut();
-        let there = by_address.get_mut(&self.address).expect("it was counted when it came");
+        let there = by_address.get_mut(&self.address).expect("counted at its arrival");
         *there -= 1;
         if *there == 0 {
             by_address.remove(&self.address);

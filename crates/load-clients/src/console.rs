@@ -123,7 +123,7 @@ impl Watch {
                 }
                 Err(_) => {}
             }
-            return Ok(self.state.lock().expect("nobody panics with the counts").sum.clone());
+            return Ok(self.state.lock().expect("no holder of the lock panics").sum.clone());
         }
     }
 }
@@ -186,7 +186,7 @@ async fn ask(url: String, session: Session, state: Arc<Mutex<State>>) {
 }
 
 fn note(state: &Mutex<State>, told: Told) {
-    let mut state = state.lock().expect("nobody panics with the counts");
+    let mut state = state.lock().expect("no holder of the lock panics");
     let State { last, sum } = &mut *state;
     sum.add(last, &told);
     *last = told;

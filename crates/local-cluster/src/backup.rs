@@ -419,7 +419,7 @@ impl Unfinished {
 
     /// The group of processes with this number fills the folder, and is to be ended too; or `-`: none does any more.
     fn heeds(&mut self, number: &str) -> Result<(), Error> {
-        let input = self.input.as_mut().expect("it is open until this is dropped");
+        let input = self.input.as_mut().expect("open until the drop");
         writeln!(input, "{number}").map_err(setup)
     }
 }

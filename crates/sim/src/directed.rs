@@ -287,7 +287,7 @@ pub(crate) fn diverged(planted: Planted) -> Outcome {
             stage.client().write(&[set(place)], How::default()).await;
         }
         stage.pause(5_000).await;
-        assert!(!other.is_on(&stage.world.primary().history()), "it has diverged");
+        assert!(!other.is_on(&stage.world.primary().history()), "the standby has diverged");
         // Reads go to the standbys in turn.
         stage.client().read(&row(0)).await;
         stage.client().read(&row(0)).await;

@@ -67,7 +67,7 @@ fn executed(commits: &[Rc<Committed>], random: &mut Random, bugs: parallel::Bugs
     let (mut version, mut running) = (Version::ZERO, Vec::new());
     for commit in commits {
         version = version.next();
-        let wrote = commit.wrote.as_ref().expect("what came out is in the stream");
+        let wrote = commit.wrote.as_ref().expect("decoded commits have their changes");
         let sets = Arc::new(Sets::of(&Footprint::NOTHING, wrote, |_| Class::Row));
         if executor.offer(version, sets) == Ok(Place::Running) {
             running.push(version);

@@ -89,7 +89,7 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "gauge_under_way",
         bugs: &["join_gauge_in_flight"],
-        story: "a gauge has looked and travels back; psql writes; a read",
+        story: "a snapshot probe has run and its result travels back; psql writes; a read",
         play: gauge_under_way,
     },
     Schedule {
@@ -101,13 +101,13 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "seed_1588",
         bugs: &["keep_proofs_over_restart"],
-        story: "a random run in which the primary crashes while a doubt waits for a gauge that was answered before",
+        story: "a random run in which the primary crashes while an in-flight write set waits for a probe that was answered before",
         play: |planted| run(1588, planted),
     },
     Schedule {
         name: "old_primary_answers",
         bugs: &["zombie_primary_gauge"],
-        story: "a standby is promoted, gauges still go to the old primary; a write; a read",
+        story: "a standby is promoted, snapshot probes still go to the old primary; a write; a read",
         play: old_primary_answers,
     },
     Schedule {
@@ -137,31 +137,31 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "forked",
         bugs: &["publish_any_prefix", "publish_when_all_visible", "proof_superset", "torn_boundary"],
-        story: "WAL order a, b, c; c is visible first, then a, b hangs; one gauge sees a and c at once",
+        story: "WAL order a, b, c; c is visible first, then a, b hangs; one snapshot probe sees a and c at once",
         play: forked,
     },
     Schedule {
         name: "one_hangs",
         bugs: &["hang_one_committer"],
-        story: "a commit hangs, another one overtakes it and must come to the fed replicas",
+        story: "a commit hangs, another one overtakes it and must reach the logical replicas",
         play: one_hangs,
     },
     Schedule {
         name: "replicas_return_older",
         bugs: &["replica_forgets_commits"],
-        story: "fed replicas crash before they have flushed what they showed; a read",
+        story: "logical replicas crash before they have flushed shown commits; a read",
         play: replicas_return_older,
     },
     Schedule {
         name: "fed_written_past",
         bugs: &["fed_no_gauge"],
-        story: "psql writes, nothing is decoded; a read, which fed replicas might answer",
+        story: "psql writes, nothing is decoded; a read, which logical replicas might answer",
         play: fed_written_past,
     },
     Schedule {
         name: "fed_lag",
         bugs: &["fed_no_freshness"],
-        story: "a write has its version, fed replicas do not show it; a read",
+        story: "a write has its version, logical replicas do not show it; a read",
         play: fed_lag,
     },
     Schedule {
@@ -221,13 +221,13 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "trigger_fires_unseen",
         bugs: &["ddl_leaves_doubts_narrow"],
-        story: "a write, understood before a trigger's making comes out, fires it and is not flushed; a read of what it wrote",
+        story: "a write, analysed before CREATE TRIGGER is decoded, fires the trigger and is not flushed; a read of its rows",
         play: |planted| trigger_fires_unseen(planted, false),
     },
     Schedule {
         name: "trigger_fires_in_block",
         bugs: &["block_outlives_ddl"],
-        story: "the same in a block, which commits after the trigger's making has come out; a read of what it wrote",
+        story: "the same in a block, which commits after CREATE TRIGGER was decoded; a read of its rows",
         play: |planted| trigger_fires_unseen(planted, true),
     },
     Schedule {
@@ -260,7 +260,7 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "made_and_changed",
         bugs: &["identity_not_given"],
-        story: "a table is made by CREATE TABLE AS; its rows change, by the next statement and in a block with it",
+        story: "a table is created by CREATE TABLE AS; its rows change, by the next statement and in a block with it",
         play: made_and_changed,
     },
     Schedule {
@@ -290,7 +290,7 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "restored_elsewhere",
         bugs: &["oid_differs"],
-        story: "a read of what carries the OID of a type, where all replicas are servers to which the schema was restored",
+        story: "a read with the OID of a type, where all replicas were created from a restored schema",
         play: restored_elsewhere,
     },
     Schedule {
@@ -338,7 +338,7 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "older_identity_later",
         bugs: &["standby_snapshot_function"],
-        story: "an older identity commits later than a newer one; the standby has the newer alone; a read",
+        story: "an older XID commits later than a newer one; the standby has the newer alone; a read",
         play: older_identity_later,
     },
     Schedule {
@@ -380,7 +380,7 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "guessed_from_a_later_identity",
         bugs: &["settled_by_finished_without_fallback"],
-        story: "an older identity commits last and does not come out; a read",
+        story: "an older XID commits last and is not decoded; a read",
         play: guessed_from_a_later_identity,
     },
     Schedule {
@@ -404,7 +404,7 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "answer_hangs",
         bugs: &["in_flight_not_counted"],
-        story: "a commit is visible, its answer hangs, it is not decoded; a read that must see the whole",
+        story: "a commit is visible, its answer hangs, it is not decoded; a read of the latest state",
         play: answer_hangs,
     },
     Schedule {
@@ -416,25 +416,25 @@ pub const ALL: &[Schedule] = &[
     Schedule {
         name: "refreshed_under_a_read",
         bugs: &["refresh_passes_readers"],
-        story: "a long read at replicas without versions; what it reads is written and brought there",
+        story: "a long read at replicas without versions; its rows are written and applied there",
         play: refreshed_under_a_read,
     },
     Schedule {
         name: "read_under_a_refresh",
         bugs: &["read_passes_refresh"],
-        story: "replicas without versions are refreshed; reads come meanwhile that may be however old",
+        story: "replicas without versions are refreshed; reads without a bound on age arrive meanwhile",
         play: read_under_a_refresh,
     },
     Schedule {
         name: "hangs_in_a_block",
         bugs: &["let_go_reads_on"],
-        story: "a client hangs between two reads of a snapshot at a replica without versions; what it reads is written",
+        story: "a client hangs between two reads of a snapshot at a replica without versions; its rows are written",
         play: hangs_in_a_block,
     },
     Schedule {
         name: "shown_by_nobody",
         bugs: &["acknowledged_alone"],
-        story: "replicas are not fed; a commit that two of them must show before it is acknowledged",
+        story: "replicas get no changes; a commit that two of them must show before it is acknowledged",
         play: shown_by_nobody,
     },
     Schedule {
@@ -446,19 +446,19 @@ pub const ALL: &[Schedule] = &[
             "waiting_passed",
             "toast_last_writer",
         ],
-        story: "a random run whose replicas execute in parallel what is independent",
+        story: "a random run whose replicas execute independent transactions in parallel",
         play: |planted| run_parallel(6, planted),
     },
     Schedule {
         name: "given_at_once",
         bugs: &["shown_as_done"],
-        story: "replicas are not fed while six rows are written one after the other; then they are given all of it at once",
+        story: "replicas get no changes while six rows are written one after the other; then they get all of them at once",
         play: given_at_once,
     },
     Schedule {
         name: "executed_again",
         bugs: &["statement_in_commit_order"],
-        story: "a random run whose replica executes statements again, some of which read what was committed beside them",
+        story: "a random run whose replica executes statements again, some of which read rows of concurrent commits",
         play: |planted| statements::run(0, planted),
     },
     Schedule {

@@ -36,8 +36,7 @@ pub fn row(bug: &PlantedBug) -> String {
 
 /// The whole table; a bug that `of` seeds do not find stands there as found by its schedule alone.
 pub fn table(of: u64) -> String {
-    let mut text =
-        String::from("| bug | hole | what it leaves out | schedule | found there by | random seeds |\n");
+    let mut text = String::from("| bug | hole | omission | schedule | found there by | random seeds |\n");
     text.push_str("|---|---|---|---|---|---|\n");
     for bug in ALL {
         let bound = first_seed(bug, of).and_then(|seed| BOUNDS.into_iter().find(|bound| seed < *bound));

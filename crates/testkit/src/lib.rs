@@ -74,13 +74,13 @@ pub fn program(name: &str) -> Command {
 }
 
 /// Looks again and again until it is so, at most for [`LIMIT`].
-pub fn eventually(what: &str, so: impl FnMut() -> bool) {
-    assert!(wait_until(LIMIT, so), "{what} did not come within {LIMIT:?}");
+pub fn eventually(event: &str, so: impl FnMut() -> bool) {
+    assert!(wait_until(LIMIT, so), "{event} did not come within {LIMIT:?}");
 }
 
 /// A future that should be ready soon: at most after [`LIMIT`].
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} not within {LIMIT:?}"))
+pub async fn soon<T>(event: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{event} not within {LIMIT:?}"))
 }
 
 /// The first value of an answer.

@@ -1,6 +1,6 @@
 //! Who may know whom: ARCHITECTURE.md's tables against the manifests, both ways.
 //!
-//! The table under "## Crates" has the columns crate, what lives there, `pure` or nothing, the crates that it knows, and
+//! The table under "## Crates" has the columns crate, content, `pure` or nothing, the crates that it knows, and
 //! those that only its tests know. The table under "## Dependencies" has a row per external crate, with the reason.
 
 use std::collections::BTreeSet;

@@ -25,6 +25,24 @@ fn the_laws_hold() {
     assert!(report.is_empty(), "\n{report}");
 }
 
+/// The commit after which subjects have a scope and at most 72 characters.
+const SHORT_SUBJECTS_SINCE: &str = "33f26a0478122c51e5c0fbe44015aaa3ddee7d81";
+
+/// A tree without its history, such as an archive, has no subjects.
+#[test]
+fn subjects_of_commits_are_short() {
+    let range = format!("{SHORT_SUBJECTS_SINCE}..HEAD");
+    let answer = Command::new("git")
+        .args(["log", "--no-merges", "--format=%s", &range])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
+    let subjects = String::from_utf8_lossy(&answer.stdout);
+    let wrong: Vec<&str> =
+        subjects.lines().filter(|subject| subject.len() > 72 || !subject.contains(": ")).collect();
+    assert!(wrong.is_empty(), "a subject is `scope: imperative`, in at most 72 characters: {wrong:#?}");
+}
+
 #[test]
 fn licences_of_dependencies_are_accepted() {
     let answer = Command::new(env!("CARGO"))

@@ -18,7 +18,7 @@ fn all(view: &dyn View) -> Table {
 
 fn active(view: &dyn View) -> Table {
     let is_state = |column: &Column| column.name == "state";
-    let state = show_clients::COLUMNS.iter().position(is_state).expect("it is one of the columns");
+    let state = show_clients::COLUMNS.iter().position(is_state).expect("state is a column");
     let mut table = all(view);
     table.rows.retain(|row| row[state].as_deref() == Some("active"));
     table

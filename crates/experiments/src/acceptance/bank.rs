@@ -55,7 +55,8 @@ pub(super) fn run(
         ground.judge_bypass(&what, lines);
         runtime.block_on(ground.judge_equal(&what, lines))?;
     }
-    let healed = format!("{} of {faults} faults", faults - unhealed.len());
+    let healed = faults - unhealed.len();
+    let healed = format!("{healed} of {faults} faults");
     lines.judge("bank: all well again within 30 s", "every fault", healed, unhealed.is_empty());
     unhealed.iter().for_each(|fault| println!("  {fault}"));
     Ok(())

@@ -223,7 +223,7 @@ pub(super) async fn strike(ground: &Arc<Ground>, series: Series, stop: &Stop) ->
                 format!("{at:.1} s: {fault}; {failure}")
             }
         };
-        *done.log.last_mut().expect("it was just added") = line;
+        *done.log.last_mut().expect("a line was just added") = line;
         rest(pause, stop).await;
         number += 1;
     }

@@ -292,13 +292,13 @@ impl Sum {
             (None, _) => "share unknown".to_owned(),
             (Some(share), 0) => {
                 format!(
-                    "{} at standbys, where none may leave ({})",
+                    "offloaded {}, where no read is offloadable ({})",
                     percent(share.at_standbys),
                     share.why_not()
                 )
             }
             (Some(share), reads) => format!(
-                "{} of those that may leave at standbys ({})",
+                "offloaded {} of the offloadable reads ({})",
                 percent(ratio_of(left, reads)),
                 share.why_not()
             ),
@@ -356,7 +356,8 @@ impl Sum {
         for design in &options.designs {
             self.met.get(design.name).unwrap_or(&Met::default()).judge(design.name, lines);
         }
-        let healed = format!("{} of {} faults", self.faults - self.unhealed.len(), self.faults);
+        let (faults, unhealed) = (self.faults, self.unhealed.len());
+        let healed = format!("{healed} of {faults} faults", healed = faults - unhealed);
         lines.judge("histories: all well again within 30 s", "every fault", healed, self.unhealed.is_empty());
         self.unhealed.iter().for_each(|fault| println!("  {fault}"));
         let table = table(&self.summaries);

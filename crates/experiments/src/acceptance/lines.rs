@@ -28,9 +28,9 @@ impl Lines {
         self.add(what, "-", measured.into(), "-");
     }
 
-    fn add(&mut self, what: &str, wish: &str, measured: String, verdict: &str) {
-        println!("{what}: {measured} (goal: {wish}) {verdict}");
-        self.rows.push([what.to_owned(), wish.to_owned(), measured, verdict.to_owned()]);
+    fn add(&mut self, subject: &str, wish: &str, measured: String, verdict: &str) {
+        println!("{subject}: {measured} (goal: {wish}) {verdict}");
+        self.rows.push([subject.to_owned(), wish.to_owned(), measured, verdict.to_owned()]);
     }
 
     /// Number of missed targets.

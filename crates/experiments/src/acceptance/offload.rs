@@ -112,11 +112,11 @@ impl Run<'_> {
                     slow.as_millis()
                 );
                 let measured = format!(
-                    "{} of {} ({}), {:.0} pgbench transactions/s",
-                    percent(share),
+                    "{share} of {} ({}), {:.0} pgbench transactions/s",
                     report.cold.done,
                     report.cold_share.as_ref().map_or_else(String::new, |share| share.why_not()),
-                    said.per_second
+                    said.per_second,
+                    share = percent(share)
                 );
                 lines.judge(&what, "99 %", measured, share >= COLD_WISH);
             }
@@ -141,7 +141,7 @@ impl Run<'_> {
             let measured = format!("{with} us with it, {without} us without it, at {}", percent(share));
             let added = with.saturating_sub(without);
             lines.judge(
-                &format!("{what}: the proof at the median"),
+                &[what.as_str(), ": the proof at the median"].concat(),
                 "0.5 ms",
                 measured,
                 added <= PROOF_WISH_US,
@@ -188,8 +188,8 @@ impl Run<'_> {
 fn judge_hot(what: &str, report: &Report, wish: Option<f64>, lines: &mut Lines) -> f64 {
     let share = report.hot_share.as_ref().map_or(0.0, |share| share.at_standbys);
     let why = report.hot_share.as_ref().map_or_else(String::new, |share| share.why_not());
-    let measured =
-        format!("{} of {} ({why}), {} writes", percent(share), report.hot.done, report.writes.done);
+    let (done, writes) = (report.hot.done, report.writes.done);
+    let measured = format!("{share} of {done} ({why}), {writes} writes", share = percent(share));
     match wish {
         Some(wish) => lines.judge(what, &percent(wish), measured, share >= wish),
         None => lines.tell(what, measured),
@@ -199,7 +199,7 @@ fn judge_hot(what: &str, report: &Report, wish: Option<f64>, lines: &mut Lines) 
 
 fn judge_wrong(what: &str, report: &Report, lines: &mut Lines) {
     let measured = format!("{} stale, {} backwards", report.hot.stale, report.hot.backwards);
-    lines.judge(&format!("{what}: wrong reads"), "0 stale, 0 backwards", measured, report.is_clean());
+    lines.judge(&[what, ": wrong reads"].concat(), "0 stale, 0 backwards", measured, report.is_clean());
 }
 
 /// A folder for the slow disk that every user can enter, removed when it is dropped.

@@ -56,7 +56,7 @@ fn histories_are_valid(options: &[&str], designs: usize, runs: usize) -> String 
     assert_eq!(done.out.matches(": valid: ").count(), runs, "{done:?}");
     // Something was done in each, and read at replicas in some.
     assert!(!done.out.contains(": valid: 0 committed"), "{done:?}");
-    let left = |line: &str| line.contains("of those that may leave at standbys") && !line.contains("; 0.0 %");
+    let left = |line: &str| line.contains("of the offloadable reads") && !line.contains("; 0.0 %");
     assert!(done.out.lines().any(left), "{done:?}");
     assert!(!done.out.contains("INVALID"), "{done:?}");
     for what in ["all well again", "tables of replicas are the primary's"] {

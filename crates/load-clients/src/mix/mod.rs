@@ -96,7 +96,7 @@ fn numbers_of(row: &[Cell]) -> Result<Vec<i64>, Trouble> {
 
 /// Notes what came of a statement.
 fn note(tally: &Mutex<Tally>, what: impl FnOnce(&mut Tally)) {
-    what(&mut tally.lock().expect("nobody panics with a tally"));
+    what(&mut tally.lock().expect("no holder of the lock panics"));
 }
 
 async fn open(run: &Run) -> Option<Session> {

@@ -37,7 +37,7 @@ impl Numbers {
 
     /// The COMMIT of a transfer was answered.
     pub(super) fn acknowledged(&self, number: i64) {
-        self.acknowledged.lock().expect("nobody panics with the numbers").push(number);
+        self.acknowledged.lock().expect("no holder of the lock panics").push(number);
     }
 
     /// Looks at the table, when no transfer is under way any more.
@@ -53,7 +53,7 @@ impl Numbers {
             let row = numbers_of(row)?;
             there.insert(row[0], row[1]);
         }
-        Ok(Transfers::of(&self.acknowledged.lock().expect("nobody panics with the numbers"), &there))
+        Ok(Transfers::of(&self.acknowledged.lock().expect("no holder of the lock panics"), &there))
     }
 }
 

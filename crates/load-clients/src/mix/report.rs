@@ -191,7 +191,7 @@ fn report(
     asked: &BTreeMap<String, Asked>,
     shares: BTreeMap<String, Share>,
 ) -> Report {
-    let taken = |tally: &Mutex<Tally>| tally.lock().expect("nobody panics with a tally").clone();
+    let taken = |tally: &Mutex<Tally>| tally.lock().expect("no holder of the lock panics").clone();
     let parts = [&run.own, &run.other, &run.catalogue, &run.sums].map(taken);
     let mut all = Tally::default();
     parts.iter().for_each(|part| all.merge(part));
@@ -240,8 +240,8 @@ impl Report {
         vec![
             ("reads", self.reads.done.to_string()),
             ("stale reads", self.reads.stale.to_string()),
-            ("  of own writes", self.own.stale.to_string()),
-            ("  of others' writes", self.other.stale.to_string()),
+            ("  missing own writes", self.own.stale.to_string()),
+            ("  missing others' writes", self.other.stale.to_string()),
             ("reads that went backwards", self.reads.backwards.to_string()),
             ("wrong sums", self.wrong_sums.to_string()),
             ("reads at standbys", self.at_standbys.map_or_else(|| "-".to_owned(), percent)),

@@ -71,7 +71,7 @@ impl Store {
         let applied = self.applied.borrow();
         let mine = applied[..count].iter().rev().filter(|applied| applied.place == place);
         let newest = mine.filter_map(|applied| applied.position.clone()).next();
-        newest.unwrap_or_else(|| self.copies.borrow()[place].clone().expect("it has been copied").0)
+        newest.unwrap_or_else(|| self.copies.borrow()[place].clone().expect("the replica has been copied").0)
     }
 
     /// One transaction, which leads from one position to another. Fails if the replica is at another

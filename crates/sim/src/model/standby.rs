@@ -53,7 +53,7 @@ impl Standby {
     /// A logical replica, at the begin of the WAL; or one that is empty and joins at this time.
     pub fn start_fed(env: &Rc<Env>, id: u32, primary: &Rc<Primary>, joins: Option<Micros>) -> Rc<Standby> {
         let begin = primary.flush_lsn();
-        let snapshot = primary.snapshot().expect("it has just been started");
+        let snapshot = primary.snapshot().expect("the primary has just started");
         let whole = Shown::new(snapshot, begin, begin);
         let store = Store::new(joins.is_none().then_some(whole));
         let mut replica = Standby::at_the_beginning(env, id, primary, Some(store));

@@ -184,7 +184,7 @@ impl Client {
         if !plan.read_only || self.chance.f64() >= self.shared.workload.old_snapshots {
             return begin;
         }
-        let snapshots = self.shared.old_snapshots.lock().expect("nobody panics with the snapshots");
+        let snapshots = self.shared.old_snapshots.lock().expect("no holder of the lock panics");
         match snapshots.as_slice() {
             [] => begin,
             known => {

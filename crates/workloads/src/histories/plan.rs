@@ -107,7 +107,7 @@ impl Planner {
 
     /// These steps are committed: the rows that they appended to are there from now on.
     pub(crate) fn committed(&self, operations: &[Operation]) {
-        let mut in_use = self.in_use.lock().expect("nobody panics while planning");
+        let mut in_use = self.in_use.lock().expect("no holder of the lock panics");
         for operation in operations {
             if let Operation::Append(key, _) = operation
                 && let Some(used) = in_use.iter_mut().find(|used| used.key == *key)
@@ -118,7 +118,7 @@ impl Planner {
     }
 
     fn append(&self, chance: &mut fastrand::Rng) -> Step {
-        let mut in_use = self.in_use.lock().expect("nobody panics while planning");
+        let mut in_use = self.in_use.lock().expect("no holder of the lock panics");
         let place = chance.usize(..in_use.len());
         let value = self.value();
         Step::Append(self.take(&mut in_use[place]), value)
@@ -126,7 +126,7 @@ impl Planner {
 
     /// To some of those keys that can be updated; to one as ever, as long as there are none.
     fn append_to_all(&self, chance: &mut fastrand::Rng) -> Step {
-        let mut in_use = self.in_use.lock().expect("nobody panics while planning");
+        let mut in_use = self.in_use.lock().expect("no holder of the lock panics");
         let several = chance.usize(1..=MOST_AT_ONCE);
         let mut places: Vec<usize> = (0..several).map(|_| chance.usize(..in_use.len())).collect();
         places.retain(|place| in_use[*place].is_there);
@@ -156,7 +156,7 @@ impl Planner {
     }
 
     fn read(&self, at_most: usize, chance: &mut fastrand::Rng) -> Step {
-        let in_use = self.in_use.lock().expect("nobody panics while planning");
+        let in_use = self.in_use.lock().expect("no holder of the lock panics");
         let mut keys: Vec<Key> = (0..at_most).map(|_| in_use[chance.usize(..in_use.len())].key).collect();
         keys.sort();
         keys.dedup();

@@ -27,7 +27,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) -> Result<(), Trouble> {
             kept.pop_front();
         }
         let names = kept.iter().map(|(_, name, _)| name.clone()).collect();
-        *shared.old_snapshots.lock().expect("nobody panics with the snapshots") = names;
+        *shared.old_snapshots.lock().expect("no holder of the lock panics") = names;
         tokio::time::sleep(EVERY).await;
     }
     Ok(())

@@ -86,7 +86,7 @@ impl PgBouncer {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id().expect("it runs until it is dropped")
+        self.child.id().expect("PgBouncer runs until the drop")
     }
 
     async fn wait(&mut self, port: u16) -> Result<(), String> {

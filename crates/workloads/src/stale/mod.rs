@@ -117,13 +117,13 @@ impl Run {
     }
 
     fn record(&self, kind: Kind, note: impl FnOnce(&mut Tally)) {
-        let mut tallies = self.tallies.lock().expect("nobody panics with the tallies");
+        let mut tallies = self.tallies.lock().expect("no holder of the lock panics");
         note(tallies.entry(kind).or_default());
     }
 
     /// Writes a wrong read down, unless there are enough to find out why.
     fn note_violation(&self, tell: impl FnOnce() -> String) {
-        let mut violations = self.violations.lock().expect("nobody panics with the violations");
+        let mut violations = self.violations.lock().expect("no holder of the lock panics");
         if violations.len() < MAX_VIOLATIONS {
             violations.push(tell());
         }

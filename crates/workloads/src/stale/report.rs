@@ -254,7 +254,7 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
         (COLD.to_owned(), Asked { reads: run.cold_reads.load(Ordering::Relaxed), writes: 0 }),
     ]);
     let mut shares = before.shares(&asked).await?;
-    let tallies = std::mem::take(&mut *run.tallies.lock().expect("nobody panics with the tallies"));
+    let tallies = std::mem::take(&mut *run.tallies.lock().expect("no holder of the lock panics"));
     let sum = |wanted: &[Who]| {
         let mut sum = Tally::default();
         tallies.iter().filter(|(kind, _)| wanted.contains(&kind.who)).for_each(|(_, tally)| sum.merge(tally));
@@ -268,7 +268,7 @@ pub async fn measure(options: &Options, stop: &Stop, progress: &mut Progress) ->
         seconds,
         hot_share: shares.remove(HOT),
         cold_share: shares.remove(COLD),
-        violations: std::mem::take(&mut *run.violations.lock().expect("nobody panics with the violations")),
+        violations: std::mem::take(&mut *run.violations.lock().expect("no holder of the lock panics")),
     })
 }
 

@@ -36,7 +36,7 @@ impl Size {
     pub(crate) fn home(self, number: u64) -> Option<i32> {
         let warehouses = u64::try_from(self.warehouses).unwrap_or(1);
         (self.clients >= warehouses)
-            .then(|| i32::try_from(number % warehouses).expect("it is below a 32-bit number") + 1)
+            .then(|| i32::try_from(number % warehouses).expect("below a 32-bit number") + 1)
     }
 
     /// The first of the orders that are loaded without a carrier: the last 30 % (2,101 of 3,000).

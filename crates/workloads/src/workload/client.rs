@@ -59,7 +59,7 @@ impl<W: Workload> Shared<W> {
     }
 
     fn note(&self, what: impl FnOnce(&mut Tallies)) {
-        what(&mut self.tallies.lock().expect("nobody panics with the tallies"));
+        what(&mut self.tallies.lock().expect("no holder of the lock panics"));
     }
 }
 
@@ -89,7 +89,7 @@ impl<W: Workload> Client<W> {
             let work = shared.workload.plan(&mut self.memory);
             let outcome = self.perform(&work).await;
             let kind = shared.workload.kind(&work);
-            shared.ledger.lock().expect("nobody panics with the ledger").note(kind, outcome);
+            shared.ledger.lock().expect("no holder of the lock panics").note(kind, outcome);
             shared.workload.ended(&mut self.memory, &work, outcome);
             shared.done.fetch_add(1, Ordering::Relaxed);
         }

@@ -88,7 +88,7 @@ pub(crate) async fn measure<W: Workload>(
         }
     }
 
-    let ledger = shared.ledger.lock().expect("nobody panics with the ledger").clone();
+    let ledger = shared.ledger.lock().expect("no holder of the lock panics").clone();
     let session = open(options.check_url(), options).await?.with_limit(LONG);
     let mut checks = Vec::new();
     for check in shared.workload.checks(&ledger) {
@@ -96,7 +96,7 @@ pub(crate) async fn measure<W: Workload>(
         checks.extend(judge(&[check], &session).await?);
     }
     session.close().await;
-    let tallies = shared.tallies.lock().expect("nobody panics with the tallies").clone();
+    let tallies = shared.tallies.lock().expect("no holder of the lock panics").clone();
     let times = Times { loaded_seconds, seconds };
     Ok(Report::new(&shared.workload, options, times, &tallies, served, checks))
 }

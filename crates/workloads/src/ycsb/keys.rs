@@ -76,7 +76,7 @@ impl Keys {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the keys")
+        self.state.lock().expect("no holder of the lock panics")
     }
 }
 

@@ -191,7 +191,7 @@ impl Workload for Ycsb {
     fn checks(&self, ledger: &Ledger) -> Vec<Check> {
         let (least, most) = ledger.bounds(INSERT);
         let before = self.keys.at_first().unsigned_abs();
-        let missing = self.missing.lock().expect("nobody panics with the missing rows");
+        let missing = self.missing.lock().expect("no holder of the lock panics");
         vec![
             Check::within(
                 "rows",
@@ -222,7 +222,7 @@ impl Ycsb {
         let rank = client.zipf.draw(&mut client.chance);
         let there = there.unsigned_abs();
         let key = if self.weights.newest { there - 1 - rank.min(there - 1) } else { scrambled(rank) % there };
-        i64::try_from(key).expect("it is one of the keys")
+        i64::try_from(key).expect("one of the keys")
     }
 
     async fn read(&self, work: &Work, session: &mut Session) -> Result<(), Trouble> {
@@ -239,13 +239,14 @@ impl Ycsb {
         let there = self.keys.count_there(work.key, end);
         let rows = session.ask(SELECT_RANGE, values![work.key, end]).await?.rows;
         if i64::try_from(rows.len()).unwrap_or(i64::MAX) < there {
-            self.miss(|| format!("{} of at least {there} rows from key {} to {end}", rows.len(), work.key));
+            let (found, key) = (rows.len(), work.key);
+            self.miss(|| format!("{found} of at least {there} rows from key {key} to {end}"));
         }
         Ok(())
     }
 
     fn miss(&self, tell: impl FnOnce() -> String) {
-        let mut missing = self.missing.lock().expect("nobody panics with the missing rows");
+        let mut missing = self.missing.lock().expect("no holder of the lock panics");
         missing.count += 1;
         missing.first.get_or_insert_with(tell);
     }
