@@ -31,6 +31,8 @@ pub enum Place {
     Standby,
     /// In each `[[replica]]`.
     Replica,
+    /// In each `[[node]]`.
+    Node,
     /// In `[database.NAME]` and `[user.NAME]`.
     Choice,
     /// In `[database.NAME]` alone.
@@ -51,6 +53,7 @@ impl Place {
             Self::Primary => "primary",
             Self::Standby => "standby",
             Self::Replica => "replica",
+            Self::Node => "node",
             Self::Choice => "database or user",
             Self::Database => "database",
             Self::User => "user",

@@ -9,8 +9,8 @@ use toml::de::DeValue;
 pub use super::key::{Key, Place};
 use super::key::{choice, choice_in, debug, global, procedure, reloaded, reloaded_server, server};
 use super::value::{
-    Read, declared, default, duration, flag, least_duration, networks, number, one_of, share, shown, size,
-    tables, text, texts,
+    Read, check_address, declared, default, duration, flag, least_duration, networks, number, one_of, share,
+    shown, size, tables, text, texts,
 };
 use super::{Choice, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
@@ -37,7 +37,7 @@ pub fn shown_default(key: &Key) -> String {
 /// Returns the name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     let names = KEYS.iter().filter(|key| key.stands_in(place)).map(|key| key.name);
-    let tables = ["primary", "standby", "replica", "database", "user", "procedure", "debug"]
+    let tables = ["primary", "standby", "replica", "node", "database", "user", "procedure", "debug"]
         .into_iter()
         .filter(|_| place == Place::Global);
     let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
@@ -222,6 +222,15 @@ pub static KEYS: &[Key] = &[
         "Replication design: `consort` (proven reads), `weak` (possibly stale reads, for comparison \
          only), or [another design](designs.md).",
         |config, value| put(&mut config.design, design(value).map(Some)),
+    ),
+    global(
+        "ledger_dir",
+        "\"\"",
+        "Directory of the ledgers in [multi-primary designs](multi-primary.md). Losing it loses commits.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.peers.ledger_dir, path)
+        },
     ),
     reloaded(global(
         "writers",
@@ -613,6 +622,9 @@ pub static KEYS: &[Key] = &[
         "Share of reads, relative to the other nodes. 0: monitored, without reads.",
         |server, value| put(&mut server.weight, number(value, 0, 1_000)),
     ),
+    server(Place::Node, "name", "\"\"", "Name of the node. Empty: `node1`, `node2` ..", set_name),
+    server(Place::Node, "host", "", "Host name, address, or directory of the Unix socket.", set_host),
+    server(Place::Node, "port", "5432", "Port of the node.", set_port),
     reloaded_server(
         Place::Replica,
         "name",
@@ -776,13 +788,4 @@ fn set_port(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
 fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
     Ok(())
-}
-
-/// Checks `host:port`, with an IPv6 address in brackets.
-fn check_address(address: &str) -> Read<()> {
-    let port = address
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.is_empty())
-        .and_then(|(_, port)| port.parse::<u16>().ok());
-    port.map(drop).ok_or_else(|| format!("expected an address such as \"127.0.0.1:6432\", found {address:?}"))
 }

@@ -92,6 +92,8 @@ pub struct Config {
     pub standbys: Vec<Server>,
     /// The logical replicas.
     pub replicas: Vec<Server>,
+    /// The nodes of a design whose nodes all take writes.
+    pub peers: Peers,
     design: Option<Design>,
     writers: Option<Writers>,
     /// Databases that are followed, so that their reads may be offloaded; `*` is all.
@@ -173,10 +175,26 @@ pub struct Config {
     pub log_client_stalls: Duration,
     /// Maximum time for which open transactions may go on at shut-down.
     pub shutdown_drain_timeout: Duration,
+    /// The file's own words.
+    source: Source,
+}
+
+/// The words of a file, and its place.
+#[derive(Clone, Debug, Default)]
+struct Source {
     /// Every global key's value as the file (or the default) has it.
     written: BTreeMap<&'static str, Written>,
     /// Folder of the file: relative paths in it start there.
     folder: PathBuf,
+}
+
+/// Nodes that all take writes, and what makes their commits durable.
+#[derive(Clone, Debug, Default)]
+pub struct Peers {
+    /// The nodes.
+    pub nodes: Vec<Server>,
+    /// Folder of the ledgers, one for each database.
+    pub ledger_dir: Option<PathBuf>,
 }
 
 /// A value of a global key.
@@ -306,7 +324,7 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Mistake>> {
         let mut reader = Reader::new(text, path);
         let mut config = Self::with_defaults();
-        config.folder = folder_of(path);
+        config.source.folder = folder_of(path);
         match DeTable::parse(text) {
             Ok(table) => reader.file(&mut config, table.get_ref()),
             Err(error) => {
@@ -318,6 +336,7 @@ impl Config {
         }
         name_all(&mut config.standbys, Place::Standby);
         name_all(&mut config.replicas, Place::Replica);
+        name_all(&mut config.peers.nodes, Place::Node);
         if reader.mistakes.is_empty() {
             reader.whole(&config);
         }
@@ -413,6 +432,12 @@ impl Config {
         self.writers() == Writers::ThroughConsort
     }
 
+    /// Every server: the primary, or the nodes that all take writes, and the read nodes.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        let primary = std::iter::once(&self.primary).filter(|server| !server.host.is_empty());
+        primary.chain(&self.peers.nodes).chain(self.read_nodes())
+    }
+
     /// The nodes that reads may be offloaded to: the standbys, followed by the replicas.
     pub fn read_nodes(&self) -> impl Iterator<Item = &Server> {
         self.standbys.iter().chain(&self.replicas)
@@ -433,13 +458,13 @@ impl Config {
     /// takes effect at the next start is not shown before ([`Config::until_start`]).
     pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
         let global = keys::KEYS.iter().filter(|key| matches!(key.place, Place::Global | Place::Debug));
-        global.map(|key| (key, self.written[key.name].shown.as_str()))
+        global.map(|key| (key, self.source.written[key.name].shown.as_str()))
     }
 
     /// Returns true if a global key has its default, as far as a file can show.
     pub fn is_default(&self, name: &str) -> bool {
         let default = keys::KEYS.iter().find(|key| key.place == Place::Global && key.name == name);
-        default.is_some_and(|key| self.written[key.name].source == key.default)
+        default.is_some_and(|key| self.source.written[key.name].source == key.default)
     }
 
     /// Lowers the limit of clients to `most`, even if `max_clients` is higher: `SHOW CONFIG` has the lower
@@ -448,14 +473,14 @@ impl Config {
         if self.max_clients > most {
             self.max_clients = most;
             let written = Written { source: most.to_string(), shown: most.to_string() };
-            self.written.insert("max_clients", written);
+            self.source.written.insert("max_clients", written);
         }
     }
 
     /// Returns a path in the file, `None` if it is empty; from the file's folder if it is relative.
     fn path(&self, value: &DeValue<'_>) -> Result<Option<PathBuf>, String> {
         let text = value::text(value)?;
-        Ok((!text.is_empty()).then(|| self.folder.join(text)))
+        Ok((!text.is_empty()).then(|| self.source.folder.join(text)))
     }
 
     /// Returns the configuration in which every key has its default.
@@ -465,7 +490,7 @@ impl Config {
             if let Set::Global(set) = key.set {
                 let default = value::default(key.default);
                 set(&mut config, &default).expect("defaults are sound");
-                config.written.insert(key.name, Written::new(key.default, &default));
+                config.source.written.insert(key.name, Written::new(key.default, &default));
             }
         }
         config
@@ -543,6 +568,9 @@ impl<'a> Reader<'a> {
                 ("replica", servers @ (DeValue::Array(_) | DeValue::Table(_))) => {
                     config.replicas = self.servers(Place::Replica, at, servers);
                 }
+                ("node", servers @ (DeValue::Array(_) | DeValue::Table(_))) => {
+                    config.peers.nodes = self.servers(Place::Node, at, servers);
+                }
                 ("database", DeValue::Table(tables)) => {
                     config.database_choices = self.choices(Place::Database, tables);
                 }
@@ -553,7 +581,10 @@ impl<'a> Reader<'a> {
                         self.global(config, (Place::Debug, name.span().start), name.get_ref(), value);
                     }
                 }
-                ("primary" | "standby" | "replica" | "database" | "user" | "procedure" | "debug", _) => {
+                (
+                    "primary" | "standby" | "replica" | "node" | "database" | "user" | "procedure" | "debug",
+                    _,
+                ) => {
                     let message = "must be a table; see docs/configuration.md".to_owned();
                     self.mistake_at(at, name.get_ref(), message);
                 }
@@ -583,7 +614,7 @@ impl<'a> Reader<'a> {
             Ok(()) => {
                 let source = former_names::source(key, &self.text[value.span()]);
                 let value = DeValue::parse(&source).expect("the same value was read");
-                config.written.insert(key.name, Written::new(&source, value.get_ref()));
+                config.source.written.insert(key.name, Written::new(&source, value.get_ref()));
             }
             Err(message) => self.mistake_at(value.span().start, name, message),
         }
@@ -705,8 +736,12 @@ impl<'a> Reader<'a> {
 
     /// Reports a name that two servers have. At least one of the two was given in the file.
     fn names_apart(&mut self, config: &Config) {
-        let all: Vec<&str> =
-            config.read_nodes().chain([&config.primary]).map(|server| server.name.as_str()).collect();
+        let all: Vec<&str> = config
+            .read_nodes()
+            .chain([&config.primary])
+            .chain(&config.peers.nodes)
+            .map(|server| server.name.as_str())
+            .collect();
         let is_twice = |name: &str| all.iter().filter(|other| **other == name).count() > 1;
         let twice = self.names.iter().filter(|(name, ..)| !name.is_empty() && is_twice(name));
         if let Some((name, place, at)) = twice.max_by_key(|(.., at)| *at).cloned() {

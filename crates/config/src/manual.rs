@@ -18,6 +18,7 @@ pub fn tables() -> String {
         (Place::Primary, "In `[primary]`"),
         (Place::Standby, "In each `[[standby]]`"),
         (Place::Replica, "In each `[[replica]]`"),
+        (Place::Node, "In each `[[node]]`"),
         (Place::Choice, "In `[database.NAME]` and `[user.NAME]`"),
         (Place::Database, "In `[database.NAME]` alone"),
         (Place::User, "In `[user.NAME]` alone"),

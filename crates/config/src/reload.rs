@@ -28,10 +28,10 @@ impl Config {
         let stays = |key: &Key| !key.reloads || auth_changes && WITH_AUTH_TYPE.contains(&key.name);
         for key in keys::KEYS.iter().filter(|key| stays(key)) {
             let Set::Global(set) = key.set else { continue };
-            let written = running.written[key.name].clone();
+            let written = running.source.written[key.name].clone();
             let value = DeValue::parse(&written.source).expect("the same value was read before");
             set(self, value.get_ref()).expect("the same value was read before");
-            self.written.insert(key.name, written);
+            self.source.written.insert(key.name, written);
         }
         if self.followed() != running.followed() {
             let mut standbys = running.standbys.clone();
@@ -71,7 +71,7 @@ impl Config {
                 why = why.or(Some(message));
                 continue;
             }
-            config.written.insert(key.name, Written::new(&text, value));
+            config.source.written.insert(key.name, Written::new(&text, value));
             let before = self.senseless();
             return match config.senseless().into_iter().find(|found| !before.contains(found)) {
                 None => Ok(config),

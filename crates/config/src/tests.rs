@@ -264,7 +264,7 @@ fn a_part_of_the_tables_is_for_designs_whose_reads_may_go_to_the_primary() {
     assert!(!parse(&format!("{LEAST}{part}")).unwrap().replicas[0].tables.is_all());
     let wrong = mistakes(&format!("{LEAST}{}", part.replace("shop.*", "*")));
     assert!(wrong.len() == 1 && wrong[0].contains("found \"*\""), "{wrong:?}");
-    for design in design::ALL.iter().filter(|design| design.needs_replicas()) {
+    for design in design::PRIMARY_COPY.iter().filter(|design| design.needs_replicas()) {
         let found = mistakes(&format!("design = \"{}\"\n{LEAST}{part}", design.name));
         assert!(found.len() == 1 && found[0].contains("replica.tables"), "{}: {found:?}", design.name);
     }
@@ -272,7 +272,9 @@ fn a_part_of_the_tables_is_for_designs_whose_reads_may_go_to_the_primary() {
 
 #[test]
 fn design_of_an_unknown_name_is_refused_with_all_names() {
-    for travel in design::ALL.iter().filter(|design| design.effects.are_statements() && design.is_fed()) {
+    for travel in
+        design::PRIMARY_COPY.iter().filter(|design| design.effects.are_statements() && design.is_fed())
+    {
         let found = mistakes(&format!("design = \"{}-as-published\"\n{LEAST}", travel.name));
         assert!(found.len() == 1 && found[0].contains(&format!("\"{}\"", travel.name)), "{found:?}");
     }
@@ -281,12 +283,12 @@ fn design_of_an_unknown_name_is_refused_with_all_names() {
 #[test]
 fn where_reads_wait_for_replicas() {
     let waits = |design: &&design::Design| design.reads == design::Reads::LatestWaiting;
-    design::ALL.iter().filter(waits).for_each(|design| waits_for_replicas(design.name));
-    for design in design::ALL.iter().filter(|design| design.orders_first()) {
+    design::PRIMARY_COPY.iter().filter(waits).for_each(|design| waits_for_replicas(design.name));
+    for design in design::PRIMARY_COPY.iter().filter(|design| design.orders_first()) {
         let found = mistakes(&format!("design = \"{}\"\n{LEAST}[[standby]]\nhost = \"b\"\n", design.name));
         assert!(found.len() == 1 && found[0].contains("[[replica]]"), "{found:?}");
     }
-    let locks = design::ALL.iter().find(|design| design.intake.locks()).expect("there is one").name;
+    let locks = design::PRIMARY_COPY.iter().find(|design| design.intake.locks()).expect("there is one").name;
     let replica = "[[replica]]\nhost = \"b\"\n";
     let found = mistakes(&format!("design = \"{locks}\"\ncommit_replica_quorum = 1\n{LEAST}{replica}"));
     assert!(found.len() == 1 && found[0].contains("orders commits one by one"), "{found:?}");

@@ -9,9 +9,7 @@ impl Config {
     pub(super) fn senseless(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
         let mut refuse = |key, message: &str| found.push((key, message.to_owned()));
-        if self.primary.host.is_empty() {
-            refuse("primary", "is missing; add a [primary] table with its host");
-        }
+        self.senseless_servers(&mut refuse);
         if self.tls_required && self.tls().is_none() {
             refuse("tls_required", "needs tls_certificate and tls_key");
         }
@@ -69,5 +67,33 @@ impl Config {
             );
         }
         found
+    }
+
+    /// Servers that the design has no use for, or lacks.
+    fn senseless_servers(&self, refuse: &mut impl FnMut(&'static str, &str)) {
+        if self.design().is_certified() {
+            if self.peers.nodes.is_empty() {
+                refuse(
+                    "node",
+                    "is missing: every node of this design takes writes; write a [[node]] with the host of each",
+                );
+            }
+            if !self.primary.host.is_empty() || self.read_nodes().next().is_some() {
+                refuse(
+                    "primary",
+                    "is of no use to this design, and so are standbys and replicas: write a [[node]] for each server",
+                );
+            }
+            if self.peers.ledger_dir.is_none() {
+                refuse("ledger_dir", "is missing: the ledger there makes commits of this design durable");
+            }
+        } else {
+            if self.primary.host.is_empty() {
+                refuse("primary", "is missing: write a table [primary] with its host");
+            }
+            if !self.peers.nodes.is_empty() {
+                refuse("node", "is for designs whose nodes all take writes; this one has a [primary]");
+            }
+        }
     }
 }

@@ -183,3 +183,11 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
+/// Checks `host:port`, with an IPv6 address in brackets.
+pub(super) fn check_address(address: &str) -> Read<()> {
+    let port = address
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty())
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(drop).ok_or_else(|| format!("expected an address such as \"127.0.0.1:6432\", found {address:?}"))
+}

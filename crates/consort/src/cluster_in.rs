@@ -33,8 +33,21 @@ pub(crate) struct Found {
 }
 
 impl Which {
-    /// Reads the configuration of the cluster that is meant.
+    /// Reads the configuration of the cluster that is meant, which must have one primary.
     pub(crate) fn find(&self) -> Result<Found, Failure> {
+        let found = self.find_any()?;
+        if found.config.design().is_certified() {
+            return Err(Failure::new(format!(
+                "the command is for designs with one primary; in {} every node takes writes, and Consort prepares the \
+                 nodes itself",
+                found.config.design().name
+            )));
+        }
+        Ok(found)
+    }
+
+    /// The same for a cluster of any kind.
+    pub(crate) fn find_any(&self) -> Result<Found, Failure> {
         if let Some(config_file) = &self.config {
             let config = Config::read(config_file)?;
             return Ok(Found { home: None, config_file: config_file.clone(), config });

@@ -34,7 +34,7 @@ Examples:
 
 /// Becomes psql.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?;
+    let found = options.which.find_any()?;
     let mut psql = Command::new("psql");
     match &options.node {
         Some(name) => at_node(&mut psql, &found, name, &options.arguments)?,
@@ -51,7 +51,7 @@ fn through_consort(psql: &mut Command, found: &Found, arguments: &[String]) -> R
 
 fn at_node(psql: &mut Command, found: &Found, name: &str, arguments: &[String]) -> Result<(), Failure> {
     let config = &found.config;
-    let nodes: Vec<&Server> = std::iter::once(&config.primary).chain(config.read_nodes()).collect();
+    let nodes: Vec<&Server> = config.servers().collect();
     let node = nodes.iter().find(|node| node.name == name).ok_or_else(|| {
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         Failure::new(format!("node {name} does not exist; existing nodes: {}", names.join(", ")))

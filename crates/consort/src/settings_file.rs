@@ -50,7 +50,7 @@ impl SettingsFile {
     pub fn names_servers(&self) -> bool {
         self.lines.iter().any(|line| {
             let head: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
-            ["[primary]", "[[standby]]", "[[replica]]"].contains(&head.as_str())
+            ["[primary]", "[[standby]]", "[[replica]]", "[[node]]"].contains(&head.as_str())
         })
     }
 
@@ -84,6 +84,7 @@ impl SettingsFile {
                 Role::Primary => "[primary]",
                 Role::Standby => "[[standby]]",
                 Role::Replica => "[[replica]]",
+                Role::Peer => "[[node]]",
             };
             let host = node.socket_folder().display().to_string();
             let _ = write!(

@@ -44,7 +44,10 @@ const TEXTS: &[&str] =
 
 /// Prints how it is.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?;
+    let found = options.which.find_any()?;
+    if found.config.design().is_certified() {
+        return peers(&found, options.json);
+    }
     let runtime = crate::runtime()?;
     let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
     let [replicas, gauges, doubts, feeds, lead, slots, version] =
@@ -91,6 +94,28 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         doubts.len(),
         value(gauges.first(), "writers").unwrap_or("unknown")
     );
+    Ok(())
+}
+
+/// The same where every node takes writes: each database at each node.
+fn peers(found: &Found, json: bool) -> Result<(), Failure> {
+    let answers = crate::runtime()?.block_on(console::ask(found, &["SHOW NODES", "SHOW VERSION"]))?;
+    let [nodes, version] = answers.try_into().expect("as many answers as questions");
+    let (version, design) = (value(version.first(), "version"), found.config.design().name);
+    if json {
+        let nodes = objects(&nodes);
+        let url = up::url(&found.config);
+        println!("{:#}", json!({ "version": version, "url": url, "design": design, "nodes": nodes }));
+        return Ok(());
+    }
+    println!("{} at {} (design {design})", version.unwrap_or("Consort"), up::url(&found.config));
+    println!();
+    let head = ["NODE", "DATABASE", "STATE", "VERSION", "NEWEST", "SESSIONS", "CONFLICTS", "WHY"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    let text = |row, column| value(Some(row), column).unwrap_or_default().to_owned();
+    let columns = ["node", "database", "state", "version", "newest", "sessions", "conflicts", "why"];
+    lines.extend(nodes.iter().map(|row| columns.map(|column| text(row, column)).to_vec()));
+    print_table(&lines);
     Ok(())
 }
 

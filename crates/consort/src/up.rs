@@ -20,6 +20,9 @@ use crate::{daemon, serve};
 /// A new cluster has this many standbys; replicas, if its design reads there alone.
 const READ_NODES: usize = 2;
 
+/// A new cluster whose nodes all take writes has this many.
+const NODES: usize = 3;
+
 /// A new cluster listens here.
 const LISTEN: &str = "127.0.0.1:6432";
 
@@ -37,6 +40,9 @@ pub struct Options {
     /// Minimum number of logical replicas; default for a new cluster: 0, or 2 if the design reads only there
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
+    /// Nodes, for designs in which every node takes writes; default: 3
+    #[arg(long, value_name = "N")]
+    nodes: Option<usize>,
     /// Directory of the cluster; default: /var/lib/consort for root, else ~/.local/state/consort
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -61,6 +67,7 @@ Examples:
   consort up --standbys 0 --replicas 2          two logical replicas
   consort up --listen 0.0.0.0:6432              remote clients too, with a password (see users.txt)
   consort up --writers anywhere                 local users can also log in directly at the nodes
+  consort up --design base --nodes 3 --dir ./mp three servers that all take writes
   consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
 
 /// Clients that write at the primary.
@@ -100,7 +107,7 @@ impl Writers {
 
 fn design_names() -> clap::builder::PossibleValuesParser {
     let designs =
-        design::ALL.iter().map(|design| clap::builder::PossibleValue::new(design.name).help(design.summary));
+        design::all().map(|design| clap::builder::PossibleValue::new(design.name).help(design.summary));
     clap::builder::PossibleValuesParser::new(designs)
 }
 
@@ -185,6 +192,8 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
             home.config_file().display()
         )));
     }
+    let design = options.design.as_deref().or(file.get("design")).unwrap_or_default().trim_matches('"');
+    of_one_kind(design, options)?;
     let writers = writers(&file, options)?;
     let runs = home.running().is_some();
     if runs && !asks_for_nothing_new(home, &file, options)? {
@@ -233,7 +242,8 @@ fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> 
     let has = |key: &str, wanted: Option<String>| {
         wanted.is_none_or(|wanted| file.get(key) == Some(wanted.as_str()))
     };
-    Ok(options.standbys.is_none_or(|wanted| cluster.standbys().len() >= wanted)
+    Ok(options.nodes.is_none_or(|wanted| cluster.peers().len() >= wanted)
+        && options.standbys.is_none_or(|wanted| cluster.standbys().len() >= wanted)
         && options.replicas.is_none_or(|wanted| cluster.replicas().len() >= wanted)
         && has("listen", options.listen.as_deref().map(|address| format!("[{}]", quoted(address))))
         && has("design", options.design.as_deref().map(quoted)))
@@ -247,6 +257,14 @@ fn wanted(
     there: Option<&Cluster>,
 ) -> Result<local_cluster::Options, Failure> {
     let name = file.get("design").unwrap_or_default().trim_matches('"');
+    if let Some(peers) = peers(name, options, there)? {
+        return Ok(local_cluster::Options {
+            standbys: 0,
+            peers,
+            log_ins: writers.log_ins(),
+            ..local_cluster::Options::default()
+        });
+    }
     let needs_replicas = design::chosen(name).is_ok_and(|design| design.needs_replicas());
     let at_first = if needs_replicas { (0, READ_NODES) } else { (READ_NODES, 0) };
     let there = there.map(|there| (there.standbys().len(), there.replicas().len()));
@@ -266,6 +284,44 @@ fn wanted(
     })
 }
 
+/// A cluster has one primary, or nodes that all take writes: options of the other kind are refused.
+fn of_one_kind(name: &str, options: &Options) -> Result<(), Failure> {
+    let is_certified = design::chosen(name).is_ok_and(|design| design.is_certified());
+    if is_certified && (options.standbys.is_some() || options.replicas.is_some()) {
+        return Err(Failure::new(format!(
+            "every node of the design {name} takes writes, and it has no standbys and replicas: take --nodes N instead"
+        )));
+    }
+    if !is_certified && options.nodes.is_some() {
+        return Err(Failure::new(
+            "the design has one primary: take --standbys N or --replicas N, or a design in which every node takes writes",
+        ));
+    }
+    Ok(())
+}
+
+/// How many nodes there shall be, where every node takes writes. A cluster is of one kind for good.
+fn peers(name: &str, options: &Options, there: Option<&Cluster>) -> Result<Option<usize>, Failure> {
+    let is_certified = design::chosen(name).is_ok_and(|design| design.is_certified());
+    let before = there.map(|there| there.peers().len());
+    match (is_certified, before) {
+        (true, Some(0)) | (false, Some(1..)) => Err(Failure::new(format!(
+            "the servers there were made for a design of the other kind; take another --dir for the design {name}"
+        ))),
+        (false, _) => Ok(None),
+        (true, before) => {
+            let wanted = options.nodes.unwrap_or(before.unwrap_or(NODES));
+            match before {
+                _ if wanted == 0 => Err(Failure::new("a cluster has one node at least: --nodes 1")),
+                Some(before) if before != wanted => Err(Failure::new(format!(
+                    "the cluster there has {before} nodes, and its sequences have their strides; take another --dir"
+                ))),
+                _ => Ok(Some(wanted)),
+            }
+        }
+    }
+}
+
 fn servers(
     home: &Home,
     programs: &Programs,
@@ -273,7 +329,9 @@ fn servers(
     there: Option<&Cluster>,
 ) -> Result<Cluster, Failure> {
     let is_new = there.is_none_or(|there| {
-        wanted.standbys > there.standbys().len() || wanted.replicas > there.replicas().len()
+        wanted.standbys > there.standbys().len()
+            || wanted.replicas > there.replicas().len()
+            || wanted.peers > there.peers().len()
     });
     // Existing servers start in a moment, without a report.
     let mut progress = |step: &str| {
@@ -302,6 +360,12 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
         .is_ok_and(|design| design.orders_first())
     {
         file.set_at_first("max_clients", "60");
+    }
+    if design::chosen(file.get("design").unwrap_or_default().trim_matches('"'))
+        .is_ok_and(|design| design.is_certified())
+    {
+        file.set_at_first("max_clients", "200");
+        file.set_at_first("ledger_dir", &quoted("ledger"));
     }
     file.set_at_first("auth_type", "\"trust\"");
     if !is_trusted(file) {

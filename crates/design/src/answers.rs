@@ -9,6 +9,8 @@ pub enum Orderer {
     PrimaryOneByOne,
     /// The scheduler, by table locks, before anything is executed.
     Scheduler,
+    /// The certifier, when a transaction commits: of two that conflict the first to be certified.
+    Certifier,
     /// The scheduler, by versions of the tables that a transaction declares before it begins.
     SchedulerByTable,
 }
@@ -45,6 +47,12 @@ pub enum Durability {
     Primary,
     /// The disk of every engine.
     EveryEngine,
+    /// The ledger, one sync for all that wait.
+    Ledger,
+    /// The ledger, and every engine one commit after the other.
+    LedgerAndEachEngine,
+    /// The ledger, and engines which are told the order and flush together.
+    LedgerAndEnginesInGroups,
 }
 
 /// Event that the client's "committed" waits for.
@@ -54,6 +62,8 @@ pub enum Acknowledgement {
     Primary,
     /// All replicas have applied it.
     AppliedByAll,
+    /// The commit is durable, and committed at the node where it ran.
+    DurableAndOrigin,
 }
 
 /// How a replica takes in the effects.
@@ -104,6 +114,8 @@ pub enum Reads {
     TableVersions,
     /// State of any replica: all show the same.
     AnyReplica,
+    /// The snapshot of the session's own node (generalized snapshot isolation).
+    OwnSnapshot,
     /// State of any replica, of any age: as proxies without knowledge of the order do.
     AnyAge,
 }

@@ -1,6 +1,6 @@
 //! Combinations of answers that are invalid.
 
-use crate::{Acknowledgement, Design, Durability, Effects, Intake, Reads};
+use crate::{Acknowledgement, Design, Durability, Effects, Intake, Orderer, Reads};
 
 /// A rule that a row breaks: the invalid combination, and why.
 type Rule = (fn(&Design) -> bool, &'static str);
@@ -53,6 +53,14 @@ const RULES: &[Rule] = &[
         "only a replica that applies rows reports which version it shows",
     ),
     (
+        |row| row.orderer == Orderer::Certifier && row.reads != Reads::OwnSnapshot,
+        "where every node takes writes a transaction reads its node's snapshot, which is what is certified",
+    ),
+    (
+        |row| row.reads == Reads::OwnSnapshot && row.orderer != Orderer::Certifier,
+        "a node's own snapshot may be old: what is written by it must be certified",
+    ),
+    (
         |row| row.intake == Intake::AsItComes && row.reads != Reads::AnyAge,
         "a replica that applies its input without order can promise nothing",
     ),
@@ -74,7 +82,7 @@ impl Design {
 
 mod tests {
     use super::*;
-    use crate::{CONFLICT_AWARE, CONSORT, GANYMED, ONE_COPY, Orderer, WEAK};
+    use crate::{BASE, CONFLICT_AWARE, CONSORT, GANYMED, ONE_COPY, WEAK};
     use std::collections::BTreeSet;
 
     #[test]
@@ -91,6 +99,8 @@ mod tests {
             Design { durability: Durability::EveryEngine, ..CONSORT },
             Design { reads: Reads::LatestWaiting, ..CONSORT },
             Design { reads: Reads::LatestProven, ..WEAK },
+            Design { reads: Reads::LatestProven, ..BASE },
+            Design { reads: Reads::OwnSnapshot, ..CONSORT },
         ];
         let refused: BTreeSet<&str> =
             senseless.iter().map(|row| row.check().expect_err("a design without sense")).collect();

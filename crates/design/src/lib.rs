@@ -7,7 +7,8 @@
 //!
 //! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section
 //! 5.3; Amza et al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V
-//! of Manassiev and Amza, "DMV"; Cecchet, "C-JDBC" (2004).
+//! of Manassiev and Amza, "DMV"; Cecchet, "C-JDBC" (2004); Elnikety, Dropsho and Pedone,
+//! "Tashkent" (2006), sections 3 to 5.
 
 mod answers;
 #[cfg(test)]
@@ -48,9 +49,14 @@ impl Design {
         self.orderer == Orderer::SchedulerByTable
     }
 
+    /// Every node takes writes, and a certifier decides which transactions commit.
+    pub fn is_certified(&self) -> bool {
+        self.orderer == Orderer::Certifier
+    }
+
     /// True if its replicas are logical replicas of Consort: no WAL travels, and standbys are of no use.
     pub fn is_fed(&self) -> bool {
-        self.effects != Effects::LogOrRows && !self.intake.executes()
+        self.effects != Effects::LogOrRows && !self.intake.executes() && !self.is_certified()
     }
 
     /// All reads that leave the primary go to replicas that Consort feeds or has execute; a standby is of no use.
@@ -134,8 +140,45 @@ const CONFLICT_AWARE: Design = Design {
     ..ONE_COPY
 };
 
+/// Every node takes writes; what the papers compare with.
+const BASE: Design = Design {
+    name: "base",
+    summary: "experimental: every node takes writes; each commit is one fsync at every node (for comparison)",
+    orderer: Orderer::Certifier,
+    effects: Effects::Rows,
+    durability: Durability::LedgerAndEachEngine,
+    acknowledgement: Acknowledgement::DurableAndOrigin,
+    intake: Intake::OneByOne,
+    reads: Reads::OwnSnapshot,
+};
+
+/// Tashkent-MW: durability is the middleware's alone.
+const TASHKENT_MW: Design = Design {
+    name: "tashkent-mw",
+    summary: "experimental: every node takes writes; the certifier's ledger alone is durable, engines commit in memory",
+    durability: Durability::Ledger,
+    intake: Intake::ByBoundary,
+    ..BASE
+};
+
+/// Tashkent-API: engines are told the order, and flush in groups.
+const TASHKENT_API: Design = Design {
+    name: "tashkent-api",
+    summary: "experimental: every node takes writes; ledger and engines are durable, engines in the order that they are told and in groups",
+    durability: Durability::LedgerAndEnginesInGroups,
+    ..TASHKENT_MW
+};
+
+/// The designs with one primary, the default first.
+pub const PRIMARY_COPY: [Design; 7] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD, ONE_COPY, CONFLICT_AWARE];
+
+/// The designs whose nodes all take writes.
+pub const CERTIFIED: [Design; 3] = [BASE, TASHKENT_MW, TASHKENT_API];
+
 /// Every design, the default first.
-pub const ALL: [Design; 7] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD, ONE_COPY, CONFLICT_AWARE];
+pub fn all() -> impl Iterator<Item = Design> + Clone {
+    PRIMARY_COPY.into_iter().chain(CERTIFIED)
+}
 
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
 /// A table in TOML, so that a design or an experiment more is a row more.
@@ -158,7 +201,7 @@ impl std::error::Error for Unknown {}
 ///
 /// Errors: [`Unknown`].
 pub fn chosen(name: &str) -> Result<Design, Unknown> {
-    ALL.into_iter().find(|design| design.name == name).ok_or(Unknown)
+    all().find(|design| design.name == name).ok_or(Unknown)
 }
 
 #[cfg(test)]
@@ -180,15 +223,16 @@ mod tests {
 
     #[test]
     fn standbys_are_of_use_where_the_log_may_travel() {
-        let fed = ALL.into_iter().filter(Design::is_fed);
+        let fed = all().filter(Design::is_fed);
         assert_eq!(fed.map(|design| design.name).collect::<Vec<_>>(), ["ganymed", "hihooi", "forward"]);
         assert!(!ONE_COPY.is_fed() && !CONFLICT_AWARE.is_fed(), "each executes for itself");
     }
 
     #[test]
     fn every_row_makes_sense_and_has_a_name_of_its_own() {
-        assert!(ALL.iter().all(|design| design.check() == Ok(())));
-        let names: BTreeSet<&str> = ALL.iter().map(|design| design.name).collect();
-        assert_eq!(names.len(), ALL.len());
+        assert!(all().all(|design| design.check() == Ok(())));
+        let names: BTreeSet<&str> = all().map(|design| design.name).collect();
+        assert_eq!(names.len(), PRIMARY_COPY.len() + CERTIFIED.len());
+        assert!(CERTIFIED.iter().all(Design::is_certified) && !PRIMARY_COPY.iter().any(Design::is_certified));
     }
 }

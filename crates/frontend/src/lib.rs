@@ -26,9 +26,10 @@ use config::hba::{Method, Rules};
 use config::origin::Origin;
 use conn::log_in;
 use conn::log_in::{Refusal, not_leading};
+use conn::peer::Peer;
 use conn::random;
 use conn::registry::{Leave, Registry, Seat, Sparing};
-use conn::secrets::Secrets;
+use conn::secrets::{Secret, Secrets};
 use conn::socket::{Place, Socket};
 use counters::Metrics;
 use half_open::HalfOpen;
@@ -67,6 +68,8 @@ pub struct Options {
     pub tls_required: bool,
     /// Name of the console's virtual database.
     pub console_database: String,
+    /// Another session loop, which takes the clients that were let in.
+    pub sessions: Option<Rc<dyn Sessions>>,
 }
 
 impl Default for Options {
@@ -81,6 +84,7 @@ impl Default for Options {
             tls: None,
             tls_required: false,
             console_database: "consort".to_owned(),
+            sessions: None,
         }
     }
 }
@@ -90,6 +94,26 @@ pub type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Objects that the console keeps for one session. They are dropped with the session.
 pub type Keeps = Vec<Box<dyn Any>>;
+
+/// A client that was let in, and knows nothing of it yet.
+pub struct Arrived {
+    /// The client.
+    pub client: Peer,
+    /// Its entry in the registry.
+    pub seat: Rc<Seat>,
+    /// Its start-up message.
+    pub startup: Startup,
+    /// Secret for log-ins at servers as its role.
+    pub secret: Option<Secret>,
+    /// The registry of clients.
+    pub registry: Rc<Registry>,
+}
+
+/// A session loop of another kind than that of primary copies.
+pub trait Sessions {
+    /// Greets the client and serves it until it leaves, and its entry with it.
+    fn serve<'a>(&'a self, arrived: Arrived) -> Soon<'a, ()>;
+}
 
 /// The console of the frontend: answers statements itself.
 pub trait Console {

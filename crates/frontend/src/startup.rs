@@ -4,7 +4,7 @@
 use super::authentication::{Turned, admit};
 use super::first_packet::first;
 use super::replication_connection::replicate;
-use super::{Console, Door, Keeps, application_name, client_limits};
+use super::{Arrived, Console, Door, Keeps, application_name, client_limits};
 use backend::request::REQUEST_HELD_BYTES;
 use backend::servers::{Greeted, Open, Opening, Server};
 use backend::service::Service;
@@ -97,12 +97,28 @@ pub(super) async fn arrive(
             serve_console(door, client, &seat, console).await;
             door.registry.leave(&seat);
         }
-        Ok(secret) => match startup.replication().ok().flatten() {
-            Some(kind) => replicate(door, client, seat, (startup, kind), secret).await,
-            None => return begin(door, client, seat, startup, secret).await,
-        },
+        Ok(secret) => {
+            let registry = door.registry.clone();
+            return enter(door, Arrived { client, seat, startup, secret, registry }).await;
+        }
     }
     None
+}
+
+/// Begins the session of an authenticated client, unless another session loop serves it to its end.
+async fn enter(door: &Rc<Door>, arrived: Arrived) -> Option<Box<Session>> {
+    if let Some(sessions) = door.options.sessions.clone() {
+        sessions.serve(arrived).await;
+        return None;
+    }
+    let Arrived { client, seat, startup, secret, .. } = arrived;
+    match startup.replication().ok().flatten() {
+        Some(kind) => {
+            replicate(door, client, seat, (startup, kind), secret).await;
+            None
+        }
+        None => begin(door, client, seat, startup, secret).await,
+    }
 }
 
 /// Logs a failed log-in, within the rate limit.

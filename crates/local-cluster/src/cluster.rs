@@ -15,6 +15,8 @@ pub(crate) const PRIMARY: &str = "primary";
 const STANDBY: &str = "standby";
 /// Prefix of the logical replicas' names.
 const REPLICA: &str = "replica";
+/// Prefix of the names of nodes that all take writes.
+const PEER: &str = "node";
 /// The folder of data that are not whole yet.
 pub(crate) const UNFINISHED: &str = "data.unfinished";
 /// Without TCP the port is only a part of the socket's name.
@@ -29,6 +31,8 @@ pub struct Options {
     pub standbys: usize,
     /// Number of logical replicas.
     pub replicas: usize,
+    /// Number of nodes that all take writes; then the cluster has no primary.
+    pub peers: usize,
     /// Clients that can log in at the nodes themselves.
     pub log_ins: LogIns,
     /// More settings for every node, last word over Consort's own.
@@ -44,6 +48,7 @@ impl Default for Options {
         Options {
             standbys: 2,
             replicas: 0,
+            peers: 0,
             log_ins: LogIns::SocketOnly,
             settings: Vec::new(),
             durable: true,
@@ -75,6 +80,9 @@ impl Cluster {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Cluster, Error> {
         let folder = prepare_folder(programs, folder)?;
+        if options.peers > 0 {
+            return Cluster::create_peers(programs, &folder, options, progress);
+        }
         if !folder.join(PRIMARY).join("data").exists() {
             progress("making the primary");
             make_primary(programs, &folder, options)?;
@@ -87,6 +95,37 @@ impl Cluster {
                 Err(error)
             }
         }
+    }
+
+    /// The same for nodes that all take writes, each a server of its own.
+    fn create_peers(
+        programs: &Programs,
+        folder: &Path,
+        options: &Options,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Cluster, Error> {
+        let mut ports = Vec::new();
+        for number in 1..=options.peers {
+            let name = format!("{PEER}{number}");
+            if folder.join(&name).join("data").exists() {
+                ports.push(open_node(programs, folder, &name)?.port());
+                continue;
+            }
+            progress(&format!("making {name}"));
+            let port = port_for(options.log_ins, &ports)?;
+            ports.push(port);
+            make_server(programs, folder, &name, port, options)?;
+        }
+        let cluster = Cluster::open(programs, folder)?;
+        progress("starting the nodes");
+        cluster.start().inspect_err(|_| cluster.stop_what_it_started())?;
+        Ok(cluster)
+    }
+
+    /// The nodes that all take writes.
+    pub fn peers(&self) -> &[Node] {
+        let end = self.nodes.iter().position(|node| node.role() != Role::Peer).unwrap_or(self.nodes.len());
+        &self.nodes[..end]
     }
 
     /// Makes what is missing, and starts everything.
@@ -117,7 +156,7 @@ impl Cluster {
             .filter(|name| folder.join(name).join("data").is_dir())
             .collect();
         names.sort_by_key(|name| (name != PRIMARY, name.starts_with(REPLICA), name.len(), name.clone()));
-        if names.first().is_none_or(|name| name != PRIMARY) {
+        if names.first().is_none_or(|name| name != PRIMARY && !name.starts_with(PEER)) {
             return Err(Error::Setup(format!("no cluster exists in {}", folder.display())));
         }
         let nodes = names.iter().map(|name| open_node(programs, folder, name)).collect::<Result<_, _>>()?;
@@ -136,6 +175,9 @@ impl Cluster {
 
     /// The nodes that follow it.
     pub fn standbys(&self) -> &[Node] {
+        if self.nodes[0].role() == Role::Peer {
+            return &[];
+        }
         &self.nodes[1..self.first_replica()]
     }
 
@@ -330,9 +372,20 @@ pub(crate) fn prepare_folder(programs: &Programs, folder: &Path) -> Result<PathB
 
 /// initdb, next to where the data will be, and moved there when it is whole.
 fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result<(), Error> {
+    make_server(programs, folder, PRIMARY, port_for(options.log_ins, &[])?, options)
+}
+
+/// The same for any server that is copied from no other.
+fn make_server(
+    programs: &Programs,
+    folder: &Path,
+    name: &str,
+    port: u16,
+    options: &Options,
+) -> Result<(), Error> {
     let node = NodeSettings {
-        name: PRIMARY,
-        port: port_for(options.log_ins, &[])?,
+        name,
+        port,
         sockets: &folder.join("sockets"),
         log_ins: options.log_ins,
         follows: None,
@@ -340,8 +393,8 @@ fn make_primary(programs: &Programs, folder: &Path, options: &Options) -> Result
     };
     let (named, plain) = (["--encoding=UTF8"], ["--encoding=UTF8", "--locale=C"]);
     // The environment may name one that this machine has not, or that is not UTF-8.
-    if !has_locale() || make_data(programs, folder, PRIMARY, options, &named).is_err() {
-        make_data(programs, folder, PRIMARY, options, &plain)?;
+    if !has_locale() || make_data(programs, folder, name, options, &named).is_err() {
+        make_data(programs, folder, name, options, &plain)?;
     }
     finish_server(programs, folder, &node, options)
 }
@@ -464,6 +517,7 @@ pub(crate) fn open_node(programs: &Programs, folder: &Path, name: &str) -> Resul
         .ok_or_else(|| Error::Setup(format!("no port in {}", data.join(settings::FILE).display())))?;
     let role = match name {
         PRIMARY => Role::Primary,
+        _ if name.starts_with(PEER) => Role::Peer,
         _ if name.starts_with(REPLICA) => Role::Replica,
         _ => Role::Standby,
     };

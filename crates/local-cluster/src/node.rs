@@ -38,6 +38,8 @@ pub enum Role {
     Standby,
     /// A logical replica: a server of its own, which Consort feeds.
     Replica,
+    /// One of several servers that all take writes.
+    Peer,
 }
 
 /// State of a node's server.

@@ -344,6 +344,14 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// Completes at a signal to end.
+    pub(crate) async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
     pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -402,6 +410,13 @@ impl Reach {
     }
 }
 
+/// Name and address of each node of a design whose nodes all take writes.
+pub(crate) fn addresses_of(config: &Config, database: &str) -> Result<Vec<(String, Address)>, String> {
+    let reach = Reach::of(config)?;
+    let nodes = config.peers.nodes.iter();
+    Ok(nodes.map(|server| (server.name.clone(), reach.address(server).with_database(database))).collect())
+}
+
 pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
     let reach = Reach::of(config)?;
     let standbys = config.standbys.iter().map(|server| reach.read_node(Kind::Standby, server));
@@ -447,6 +462,7 @@ pub(crate) fn door_options(config: &Config) -> Result<frontend::Options, StartEr
         tls: tls.transpose().map_err(StartError)?,
         tls_required: config.tls_required,
         console_database: config.console_database.clone(),
+        sessions: None,
     })
 }
 

@@ -1,13 +1,12 @@
 //! Begins and ends a process: opens the frontend, follows the cluster, answers the console, obeys signals.
 
 use crate::listen_addresses::Places;
-use crate::process::{
-    FAREWELL_LIMIT, Over, Process, Signals, StartsAgain, door_options, lookup, secrets, setup,
-};
+use crate::process::{FAREWELL_LIMIT, Over, Process, Signals, door_options, lookup, secrets, setup};
+use crate::start::Start;
 use crate::start_error::StartError;
 use crate::takeover::{self, Heir};
 use crate::verify::Verification;
-use crate::{console_access, open_files, supervisor, timeouts};
+use crate::{console_access, open_files, peers, supervisor, timeouts};
 use backend::service::Service;
 use cluster::Cluster;
 use cluster::follow::slots;
@@ -19,8 +18,6 @@ use postgres::address::Control;
 use postgres::version;
 use session_state::Own;
 use std::cell::{Cell, RefCell};
-use std::fs::File;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -29,24 +26,6 @@ use tokio::time::sleep;
 
 /// Interval of the check that a period of averages is over.
 const PERIOD_LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Options with which a process is started.
-pub struct Start {
-    /// The configuration.
-    pub config: Config,
-    /// Its file, which RELOAD and SIGHUP read again.
-    pub config_file: Option<PathBuf>,
-    /// Changes the level that is logged.
-    pub log_level: Rc<dyn Fn(&str)>,
-    /// Called once, when clients can log in.
-    pub ready: Box<dyn FnOnce()>,
-    /// The locked file with the process's number.
-    pub pid_file: Option<File>,
-    /// The process from which this one takes over, if it does.
-    pub takes_over_from: Option<Heir>,
-    /// Starts the program once more, to take over from this process: SIGUSR2. `None`: that signal does nothing.
-    pub starts_again: Option<StartsAgain>,
-}
 
 /// Serves until a signal or the console ends the process.
 pub fn serve(mut start: Start) -> Result<(), StartError> {
@@ -72,6 +51,9 @@ async fn run(mut start: Start) -> Result<Option<Start>, StartError> {
     let mut config = start.config.clone();
     open_files::bound(&mut config);
     let config = Rc::new(config);
+    if config.design().is_certified() {
+        return peers::run(&config, start).await.map(|()| None);
+    }
     let mut heir = start.takes_over_from.take();
     let process = process(&config, &mut start)?;
     let mut signals = Signals::listen()?;

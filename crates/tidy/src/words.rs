@@ -18,7 +18,8 @@ const LISTENING: &[&str] = &[
 ];
 
 /// Crates of the process that start tasks.
-const OF_THE_PROCESS: &[&str] = &["admin", "backend", "cluster", "conn", "frontend", "node", "session"];
+const OF_THE_PROCESS: &[&str] =
+    &["admin", "backend", "certified", "cluster", "conn", "frontend", "node", "session"];
 /// Those of them that open listening sockets.
 const OPENS_SOCKETS: &[&str] = &["admin", "frontend", "node"];
 
@@ -34,6 +35,7 @@ const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
         "crates/experiments/src/experiment/faults.rs",
         "kills a server, which takes its time, while clients run",
     ),
+    ("crates/ledger/src/writer.rs", "writes and syncs on one thread, which blocks, and ends with the ledger"),
     ("crates/tidy/src/words.rs", "the list itself"),
 ];
 

@@ -39,5 +39,5 @@ pub(super) const WRITERS: &[(&str, Writers)] =
     &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];
 
 pub(super) fn design(value: &DeValue<'_>) -> Read<Design> {
-    one_of(value, &design::ALL.map(|design| (design.name, design)))
+    one_of(value, &design::all().map(|design| (design.name, design)).collect::<Vec<_>>())
 }

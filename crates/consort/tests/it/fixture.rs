@@ -232,6 +232,7 @@ pub(crate) fn configuration(servers: &Scratch, port: u16, lines: &str) -> String
             Role::Primary => "[primary]",
             Role::Standby => "[[standby]]",
             Role::Replica => "[[replica]]",
+            Role::Peer => "[[node]]",
         };
         let host = node.socket_folder().display();
         text += &format!("{table}\nname = \"{}\"\nhost = \"{host}\"\nport = {}\n", node.name(), node.port());

@@ -39,6 +39,7 @@ mod opened;
 mod ordered;
 mod other_major;
 mod partial;
+mod peers;
 mod procedures;
 mod promoted;
 mod readme;

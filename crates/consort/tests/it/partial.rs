@@ -215,7 +215,8 @@ fn replicas_of_some_tables_are_added() {
 fn a_replica_of_some_tables_is_refused_where_reads_never_go_to_the_primary() {
     let folder = up_folder();
     let listen = format!("127.0.0.1:{}", folder.port);
-    let design = design::ALL.iter().find(|design| design.needs_replicas()).expect("there is one").name;
+    let design =
+        design::PRIMARY_COPY.iter().find(|design| design.needs_replicas()).expect("there is one").name;
     folder.run("up", &["--listen", &listen, "--design", design, "--replicas", "1"]).worked();
     let refused = replica(&folder, &["add", "--tables", "orders"]).failed(1);
     assert!(refused.contains("--tables is not supported by the design"), "{refused}");

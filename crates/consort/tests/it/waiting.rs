@@ -14,7 +14,7 @@ use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, TABLES, THROUGH, 
 /// Their names.
 fn all() -> impl Iterator<Item = &'static str> {
     let waits = |design: &&Design| design.reads == Reads::LatestWaiting;
-    let all: Vec<_> = design::ALL.iter().filter(waits).collect();
+    let all: Vec<_> = design::PRIMARY_COPY.iter().filter(waits).collect();
     assert_eq!(all.len(), 2, "with turns, and with refreshes that lock");
     all.into_iter().map(|design| design.name)
 }
@@ -26,7 +26,7 @@ fn with_turns() -> &'static str {
 
 /// The name of the one of which this is true.
 pub(crate) fn named(so: fn(&Design) -> bool) -> &'static str {
-    design::ALL.iter().find(|design| so(design)).expect("there is one").name
+    design::PRIMARY_COPY.iter().find(|design| so(design)).expect("there is one").name
 }
 
 /// Consort of this design in front of a primary and so many replicas, which all show what the primary has.

@@ -76,7 +76,7 @@ fn the_primary_was_killed(said: &str, times: usize) {
 
 #[test]
 fn histories_of_designs_whose_replicas_are_fed_are_valid_during_faults() {
-    let fed = design::ALL.iter().filter(|design| design.is_fed());
+    let fed = design::PRIMARY_COPY.iter().filter(|design| design.is_fed());
     let names: Vec<&str> = fed.map(|design| design.name).collect();
     let designs = names.join(",");
     let options = ["--design", &designs, "--histories-time", "30"];
@@ -86,7 +86,7 @@ fn histories_of_designs_whose_replicas_are_fed_are_valid_during_faults() {
 
 #[test]
 fn histories_of_designs_that_order_first_are_valid_during_faults() {
-    let first = design::ALL.iter().filter(|design| design.orders_first());
+    let first = design::PRIMARY_COPY.iter().filter(|design| design.orders_first());
     let names: Vec<&str> = first.map(|design| design.name).collect();
     let designs = names.join(",");
     let options = ["--design", &designs, "--histories-time", "16"];
@@ -102,7 +102,7 @@ fn histories_are_valid_during_faults_of_replicas_that_are_fed() {
 fn the_bank_is_right_in_every_design_while_the_primary_is_killed() {
     let folder = std::env::temp_dir().join(format!("consort-acceptance-bank-{}", std::process::id()));
     let results = folder.to_str().expect("the folder's name is text");
-    let promise = design::ALL.iter().filter(|design| design.reads != design::Reads::AnyAge);
+    let promise = design::PRIMARY_COPY.iter().filter(|design| design.reads != design::Reads::AnyAge);
     let names: Vec<&str> = promise.map(|design| design.name).collect();
     let designs = names.join(",");
     let line = ["acceptance", "--part", "bank", "--results", results, "--writers", "anywhere"];

@@ -17,7 +17,7 @@ fn patient(setup: &mut Setup) {
 
 /// The design in which reads wait for the whole latest state.
 fn waits_for_latest() -> design::Design {
-    design::ALL.into_iter().find(|design| design.reads == design::Reads::LatestWaiting).unwrap()
+    design::PRIMARY_COPY.into_iter().find(|design| design.reads == design::Reads::LatestWaiting).unwrap()
 }
 
 /// Number of the server's log lines with these words at this level.

@@ -14,7 +14,7 @@ use wire::{Asks, Complaint, Frame, Target};
 /// The design in which they do.
 fn turns(setup: &mut Setup) {
     let takes_turns = |design: &&design::Design| design.orderer == Orderer::PrimaryOneByOne;
-    setup.design = *design::ALL.iter().find(takes_turns).unwrap();
+    setup.design = *design::PRIMARY_COPY.iter().find(takes_turns).unwrap();
 }
 
 /// A frontend for servers with a replica, and a session whose database is followed.

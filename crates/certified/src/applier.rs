@@ -1,0 +1,205 @@
+//! The applier of one database at one node: it brings there what other nodes have committed, in the order of the versions,
+//! and what a session of this node could not commit itself. Its connection fires no triggers.
+//!
+//! ```text
+//!    visible  <-  next  ...  durable
+//!                 a version that a session commits here: wait for it
+//!                 else: this one and those that follow it, in one transaction
+//! ```
+
+use crate::blockers::{self, Failure};
+use crate::database::Database;
+use crate::install;
+use crate::node_connection::{Connections, SILENT, Trouble, answered, first, reach, said};
+use crate::script::{Way, transaction};
+use crate::site::Site;
+use history::Version;
+use postgres::address::{Address, Control};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Between two attempts to reach a node.
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+/// Log lines about a node that stays away come no more often.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+/// An idle node is asked for a sign of life this often.
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
+/// How often is looked whether an earlier applier has ended.
+const GONE_EVERY: Duration = Duration::from_millis(10);
+
+/// Ends backends of this database, and tells of each that is still there.
+const END: &str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity \
+     WHERE datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_pid() \
+     AND backend_type = 'client backend'";
+/// Sessions of an earlier process whose commits may still be on the way: none of this one's is there yet.
+const STRANGERS: &str = "backend_xid IS NOT NULL AND application_name <> 'consort applier'";
+/// The server's life: its checkpointer is started by each recovery.
+const INCARNATION: &str = "SELECT consort.incarnation()";
+
+/// Applies for ever.
+pub(crate) async fn run(database: Rc<Database>, site: Rc<Site>) {
+    let mut life = None;
+    let mut said: Option<Instant> = None;
+    loop {
+        let Err(why) = serve(&database, &site, &mut life).await else { return };
+        let node = &database.options.nodes[site.number].name;
+        let is_new = said.is_none_or(|said| said.elapsed() > SAY_EVERY);
+        if is_new || site.is_up() {
+            said = Some(Instant::now());
+            tracing::warn!(node, database = database.name, why, "a node does not follow; retrying");
+        }
+        if why == SILENT {
+            site.falls_silent();
+        }
+        site.goes_down(why);
+        sleep(RECONNECT_AFTER).await;
+    }
+}
+
+async fn serve(database: &Rc<Database>, site: &Rc<Site>, life: &mut Option<String>) -> Result<(), Trouble> {
+    let address = database.options.nodes[site.number].address.with_database(&database.name);
+    let connections = connect(&address, database).await?;
+    if life.is_none() {
+        end_all(&connections.looks, STRANGERS).await?;
+    }
+    install::install(&connections.applies, database, site).await?;
+    let incarnation = first(&connections.looks, INCARNATION).await?;
+    let restarted = life.as_ref() != Some(&incarnation);
+    *life = Some(incarnation.clone());
+    let shown: u64 = first(&connections.looks, "SELECT coalesce(max(version), 0) FROM consort.version")
+        .await?
+        .parse()
+        .map_err(|_| "the node reports no version".to_owned())?;
+    let shown = Version::new(shown);
+    if shown > database.newest() {
+        return Err(format!(
+            "the node shows {shown}, which the ledger does not have (newest {})",
+            database.newest()
+        ));
+    }
+    site.comes_up(shown, restarted.then_some(incarnation));
+    site.serves();
+    tracing::info!(node = database.options.nodes[site.number].name, database = database.name, version = %shown, "a node follows");
+    loop {
+        let work = timeout(ALIVE_EVERY, site.until(|site| database.has_work(site, site.visible().next())));
+        if work.await.is_err() {
+            first(&connections.looks, "SELECT 1").await?;
+            continue;
+        }
+        let next = site.visible().next();
+        let records = database.records_for(site, next, database.options.engines.group())?;
+        let Some((last, _)) = records.last() else { continue };
+        end_suspects(&connections, site).await?;
+        let borrowed: Vec<_> = records.iter().map(|(version, record)| (*version, &**record)).collect();
+        apply(&connections, site, &borrowed).await?;
+        site.shows(*last);
+    }
+}
+
+/// Applies records in one transaction; where values of unique keys were exchanged each is applied alone, deleting first.
+async fn apply(
+    connections: &Connections,
+    site: &Site,
+    records: &[(Version, &crate::record::Record)],
+) -> Result<(), Trouble> {
+    let sql = transaction(records, Way::InPlace);
+    let error = match blockers::run(connections, site, &sql).await {
+        Ok(()) => return Ok(()),
+        Err(Failure::Silent) => return Err(SILENT.to_owned()),
+        Err(Failure::Server(error)) => error,
+    };
+    undo(connections).await?;
+    if records.len() == 1 && !is_exchange(&error) {
+        return Err(said(&error));
+    }
+    for record in records {
+        apply_alone(connections, site, record).await?;
+    }
+    Ok(())
+}
+
+/// Applies one record; after an exchange of values of a unique key once more, deleting first.
+async fn apply_alone(
+    connections: &Connections,
+    site: &Site,
+    record: &(Version, &crate::record::Record),
+) -> Result<(), Trouble> {
+    let sql = |way| transaction(std::slice::from_ref(record), way);
+    match blockers::run(connections, site, &sql(Way::InPlace)).await {
+        Err(Failure::Server(error)) if is_exchange(&error) => {
+            undo(connections).await?;
+            blockers::run(connections, site, &sql(Way::Again)).await.map_err(Failure::said)
+        }
+        done => done.map_err(Failure::said),
+    }
+}
+
+/// Whether values of a unique key may have been exchanged.
+fn is_exchange(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|error| matches!(error.code().code(), "23505" | "23P01"))
+}
+
+async fn undo(connections: &Connections) -> Result<(), Trouble> {
+    connections.applies.batch_execute("ROLLBACK").await.map_err(|error| said(&error))
+}
+
+async fn connect(address: &Address, database: &Database) -> Result<Connections, Trouble> {
+    let looks = reach(address).await?;
+    let applies = reach(address).await?;
+    let commits = database.options.engines.synchronous_commit();
+    let set = format!(
+        "SET session_replication_role = replica; SET consort.lane = 'on'; SET synchronous_commit = {commits}; \
+         SET application_name = 'consort applier'; SET deadlock_timeout = '10s'; SET client_min_messages = error"
+    );
+    applies.batch_execute(&set).await.map_err(|error| said(&error))?;
+    end_all(&applies, "application_name = 'consort applier'").await?;
+    let pid = first(&applies, "SELECT pg_catalog.pg_backend_pid()").await?;
+    let pid = pid.parse().map_err(|_| "the node reports no process number".to_owned())?;
+    Ok(Connections { applies, looks, pid })
+}
+
+/// Ends other backends of this database of which this holds, and waits until they are gone.
+async fn end_all(control: &Control, condition: &str) -> Result<(), Trouble> {
+    let sql = format!("{END} AND ({condition})");
+    let ended = async {
+        while !control.rows(&sql).await.map_err(|error| error.to_string())?.is_empty() {
+            sleep(GONE_EVERY).await;
+        }
+        Ok(())
+    };
+    answered(ended).await
+}
+
+/// Ends backends whose sessions have given a commit up without knowing that it is undone.
+async fn end_suspects(connections: &Connections, site: &Site) -> Result<(), Trouble> {
+    let suspects = site.take_suspects();
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    let pids: Vec<String> = suspects.iter().map(i32::to_string).collect();
+    let ended = end_all(&connections.looks, &format!("pid IN ({})", pids.join(","))).await;
+    if ended.is_err() {
+        suspects.into_iter().for_each(|pid| site.suspects(pid));
+    }
+    ended
+}
+
+/// Brings what a node shows to its disk, and prunes the table of its versions: the ledger may forget what is there.
+pub(crate) async fn flush(database: &Database, site: &Site) -> Result<(), Trouble> {
+    let address = database.options.nodes[site.number].address.with_database(&database.name);
+    let control = answered(reach(&address)).await?;
+    let newest = answered(first(&control, "SELECT coalesce(max(version), 0) FROM consort.version")).await?;
+    let newest = newest.parse().map_err(|_| "the node reports no version".to_owned())?;
+    // A server that has lost its newest commits shows fewer than the site remembers.
+    let shown = site.visible().min(Version::new(newest));
+    let prune = format!(
+        "SET session_replication_role = replica; SET synchronous_commit = on; \
+         DELETE FROM consort.version WHERE version < {}; \
+         SELECT pg_catalog.pg_logical_emit_message(true, 'consort', '')",
+        shown.get()
+    );
+    answered(async { control.batch_execute(&prune).await.map_err(|error| said(&error)) }).await?;
+    site.has_flushed(shown);
+    Ok(())
+}

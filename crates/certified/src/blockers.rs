@@ -1,0 +1,88 @@
+//! Transactions in an applier's way: a record that is certified comes before every transaction that is not. The backend that
+//! applies is watched by another connection, and transactions that hold what it needs are ended.
+
+use crate::node_connection::{ANSWER_LIMIT, Connections, SILENT, Trouble, said};
+use crate::site::Site;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// A transaction that applies is left alone so long.
+const LOOK_AFTER: Duration = Duration::from_millis(5);
+/// Then is looked this often.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Any backend that blocks this long is ended. A session whose transaction has a version is served by the applier then.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why a text did not run.
+pub(crate) enum Failure {
+    /// The server says so, or the connection has ended.
+    Server(tokio_postgres::Error),
+    /// The server gives no answer at all.
+    Silent,
+}
+
+impl Failure {
+    /// For a person.
+    pub(crate) fn said(self) -> Trouble {
+        match self {
+            Failure::Server(error) => said(&error),
+            Failure::Silent => SILENT.to_owned(),
+        }
+    }
+}
+
+/// Since when backends are seen in the way.
+type Seen = BTreeMap<i32, Instant>;
+
+/// Runs a text on the connection that applies, and ends what blocks it.
+pub(crate) async fn run(connections: &Connections, site: &Site, sql: &str) -> Result<(), Failure> {
+    let mut seen = Seen::new();
+    let applied = connections.applies.batch_execute(sql);
+    tokio::pin!(applied);
+    tokio::select! {
+        done = &mut applied => return done.map_err(Failure::Server),
+        () = sleep(LOOK_AFTER) => {}
+    }
+    loop {
+        let look = async {
+            let looked = timeout(ANSWER_LIMIT, end_blockers(connections, site, &mut seen)).await;
+            if let Ok(Err(error)) = &looked {
+                tracing::debug!(%error, "the transactions that block an applier could not be asked for");
+            }
+            sleep(LOOK_EVERY).await;
+            looked.is_ok()
+        };
+        let answers = tokio::select! {
+            done = &mut applied => return done.map_err(Failure::Server),
+            answers = look => answers,
+        };
+        if !answers {
+            return Err(Failure::Silent);
+        }
+    }
+}
+
+async fn end_blockers(
+    connections: &Connections,
+    site: &Site,
+    seen: &mut Seen,
+) -> Result<(), postgres::Error> {
+    let blocking = format!("SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids({}))", connections.pid);
+    let rows = connections.looks.rows(&blocking).await?;
+    let pids = rows.into_iter().flatten().flatten().filter_map(|pid| pid.parse::<i32>().ok());
+    let blocking: BTreeSet<i32> = pids.filter(|pid| *pid > 0).collect();
+    seen.retain(|pid, _| blocking.contains(pid));
+    for pid in blocking {
+        let claim = site.claim(pid);
+        let doomed = claim.as_ref().is_some_and(|claim| claim.doom());
+        if doomed && claim.is_some_and(|claim| claim.runs.get()) {
+            connections.looks.rows(&format!("SELECT pg_catalog.pg_cancel_backend({pid})")).await?;
+        }
+        if seen.entry(pid).or_insert_with(Instant::now).elapsed() > PATIENCE {
+            tracing::warn!(pid, "ending a backend that blocks an applier");
+            connections.looks.rows(&format!("SELECT pg_catalog.pg_terminate_backend({pid})")).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! One session's transaction at a node, as others see it: its backend, its start, and whether it may be ended for a
+//! record that comes before it.
+
+use history::Version;
+use std::cell::Cell;
+use tokio::sync::Notify;
+
+/// The claim of one session at its node.
+///
+/// Invariant: a transaction that has a version is never doomed.
+#[derive(Debug, Default)]
+pub(crate) struct Claim {
+    /// The backend.
+    pub(crate) pid: Cell<i32>,
+    /// The version that the node showed before the transaction's snapshot.
+    pub(crate) start: Cell<Version>,
+    /// The backend runs something of this session.
+    pub(crate) runs: Cell<bool>,
+    certified: Cell<Option<Version>>,
+    doomed: Cell<bool>,
+    told: Notify,
+}
+
+impl Claim {
+    /// A transaction begins whose snapshot shows this version at least.
+    pub(crate) fn begin(&self, start: Version) {
+        self.start.set(start);
+        self.certified.set(None);
+        self.doomed.set(false);
+    }
+
+    /// The transaction has got a version.
+    pub(crate) fn certified(&self, version: Version) {
+        self.certified.set(Some(version));
+    }
+
+    /// Whether the transaction has got a version, and is not over.
+    pub(crate) fn is_certified(&self) -> bool {
+        self.certified.get().is_some()
+    }
+
+    /// The transaction is over.
+    pub(crate) fn end(&self) {
+        self.certified.set(None);
+        self.doomed.set(false);
+    }
+
+    /// Ends the transaction for a record that comes before it. `false`: it has a version already.
+    pub(crate) fn doom(&self) -> bool {
+        if self.certified.get().is_some() {
+            return false;
+        }
+        self.doomed.set(true);
+        self.told.notify_waiters();
+        true
+    }
+
+    /// Whether the transaction must end.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.doomed.get()
+    }
+
+    /// Completes when the transaction must end.
+    pub(crate) async fn doomed(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.doomed.get() {
+                return;
+            }
+            told.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_with_a_version_is_never_doomed() {
+        let claim = Claim::default();
+        claim.begin(Version::new(3));
+        claim.certified(Version::new(5));
+        assert!(!claim.doom() && !claim.is_doomed());
+        claim.begin(Version::new(5));
+        assert!(claim.doom() && claim.is_doomed());
+    }
+}

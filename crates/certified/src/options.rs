@@ -1,0 +1,58 @@
+//! How a cluster whose nodes all take writes behaves.
+
+use postgres::address::Address;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Its name.
+    pub name: String,
+    /// Its address as Consort's own role.
+    pub address: Address,
+}
+
+/// How engines commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engines {
+    /// One after the other, each on its disk before the next.
+    DurableOneByOne,
+    /// One after the other in memory: the ledger alone is durable.
+    InMemory,
+    /// One after the other in memory; then sessions flush together.
+    FlushedTogether,
+}
+
+impl Engines {
+    /// The `synchronous_commit` of commits.
+    pub(crate) fn synchronous_commit(self) -> &'static str {
+        match self {
+            Engines::DurableOneByOne => "on",
+            Engines::InMemory | Engines::FlushedTogether => "off",
+        }
+    }
+
+    /// Records that are applied in one transaction at most.
+    pub(crate) fn group(self) -> usize {
+        match self {
+            Engines::DurableOneByOne => 1,
+            Engines::InMemory | Engines::FlushedTogether => 100,
+        }
+    }
+}
+
+/// How the cluster behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The nodes.
+    pub nodes: Vec<NodeOptions>,
+    /// The folder of the ledgers, one for each database.
+    pub ledger_dir: PathBuf,
+    /// How engines commit.
+    pub engines: Engines,
+    /// How long a session waits for a version to be shown at its node.
+    pub replica_wait_timeout: Duration,
+    /// How long a log-in at a node may take.
+    pub connect_limit: Duration,
+}

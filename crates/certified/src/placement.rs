@@ -1,0 +1,316 @@
+//! The cluster as clients find it: its databases, opened at their first use, and the node that takes a session.
+
+use crate::applier;
+use crate::database::Database;
+use crate::engine::Engine;
+use crate::options::Options;
+use crate::session::{Beginning, Session};
+use crate::site::{Site, State};
+use conn::log_in::{Refusal, Wish, log_in, refuse};
+use conn::random;
+use conn::socket::Place;
+use frontend::{Arrived, Sessions, Soon};
+use history::Version;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+use wire::{Answers, CancelRequest, Problem, Status};
+
+/// A new session waits for a node that takes it so long.
+const NODE_LIMIT: Duration = Duration::from_secs(10);
+/// Records that all nodes have are forgotten this often.
+const FORGET_EVERY: Duration = Duration::from_secs(10);
+
+/// One database at one node, for the console.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The node.
+    pub node: String,
+    /// The database.
+    pub database: String,
+    /// Whether the node takes sessions for it.
+    pub state: State,
+    /// The version that it shows.
+    pub version: Version,
+    /// The newest version of the database.
+    pub newest: Version,
+    /// Sessions there.
+    pub sessions: usize,
+    /// Transactions of the database that were refused.
+    pub conflicts: u64,
+    /// Syncs of the database's ledger.
+    pub syncs: u64,
+}
+
+/// The nodes and their databases.
+pub struct Cluster {
+    options: Rc<Options>,
+    databases: RefCell<BTreeMap<String, Rc<Database>>>,
+    /// Why the process must stop.
+    failed: RefCell<Option<String>>,
+    fails: Notify,
+}
+
+impl Cluster {
+    /// A cluster of these nodes.
+    pub fn new(options: Options) -> Rc<Cluster> {
+        Rc::new(Cluster {
+            options: Rc::new(options),
+            databases: RefCell::default(),
+            failed: RefCell::default(),
+            fails: Notify::new(),
+        })
+    }
+
+    /// The nodes' names.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.options.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// Each open database at each node.
+    pub fn shown(&self) -> Vec<Shown> {
+        let databases = self.databases.borrow();
+        let each =
+            databases.values().flat_map(|database| database.sites.iter().map(move |site| (database, site)));
+        each.map(|(database, site)| Shown {
+            node: self.options.nodes[site.number].name.clone(),
+            database: database.name.clone(),
+            state: site.state(),
+            version: site.visible(),
+            newest: database.newest(),
+            sessions: site.sessions(),
+            conflicts: database.conflicts(),
+            syncs: database.counters().syncs,
+        })
+        .collect()
+    }
+
+    /// Opens a database, and has its appliers begin.
+    ///
+    /// # Errors
+    /// Its ledger cannot be opened: a sentence for a person.
+    pub fn open(self: &Rc<Cluster>, name: &str) -> Result<(), String> {
+        self.database(name).map(drop)
+    }
+
+    /// Completes when every node takes sessions of this open database.
+    pub async fn until_up(&self, name: &str) {
+        let database = self.databases.borrow().get(name).cloned();
+        if let Some(database) = database {
+            for site in &database.sites {
+                site.until(|site| site.is_up()).await;
+            }
+        }
+    }
+
+    /// Completes with the reason when the process must stop.
+    pub async fn failed(&self) -> String {
+        loop {
+            let told = self.fails.notified();
+            if let Some(why) = self.failed.borrow().clone() {
+                return why;
+            }
+            told.await;
+        }
+    }
+
+    fn database(self: &Rc<Cluster>, name: &str) -> Result<Rc<Database>, String> {
+        if let Some(database) = self.databases.borrow().get(name) {
+            return Ok(database.clone());
+        }
+        let database = Rc::new(Database::open(name, self.options.clone())?);
+        self.databases.borrow_mut().insert(name.to_owned(), database.clone());
+        for site in &database.sites {
+            spawn_local(applier::run(database.clone(), site.clone()));
+        }
+        spawn_local(forget(database.clone()));
+        let (cluster, watched) = (self.clone(), database.clone());
+        spawn_local(async move {
+            let why = watched.failed().await;
+            *cluster.failed.borrow_mut() =
+                Some(format!("the ledger of database {} has failed: {why}", watched.name));
+            cluster.fails.notify_waiters();
+        });
+        Ok(database)
+    }
+
+    /// The node with the fewest sessions among those that take some.
+    async fn place(&self, database: &Database, not: &[usize]) -> Option<Rc<Site>> {
+        let takes = |site: &&Rc<Site>| site.is_up() && !not.contains(&site.number);
+        let chosen = || database.sites.iter().filter(takes).min_by_key(|site| site.sessions()).cloned();
+        let wait = async {
+            loop {
+                if let Some(site) = chosen() {
+                    return site;
+                }
+                let others = database.sites.iter().filter(|site| !not.contains(&site.number));
+                let any: Vec<_> = others.map(|site| Box::pin(site.until(|site| site.is_up()))).collect();
+                if any.is_empty() {
+                    std::future::pending::<()>().await;
+                }
+                first_of(any).await;
+            }
+        };
+        timeout(NODE_LIMIT, wait).await.ok()
+    }
+
+    async fn enter(self: Rc<Cluster>, arrived: Arrived) {
+        let Arrived { mut client, seat, startup, secret, registry, .. } = arrived;
+        let name = startup.database.clone();
+        let problem = match self.begin(&registry, &startup, secret).await {
+            Ok((database, site, engine, greeting)) => {
+                let key = CancelRequest { pid: engine.key.pid, secret: random::cancel_secret(seat.minor) };
+                seat.running.settled(&engine.place, &engine.key);
+                seat.pid.set(engine.key.pid);
+                *seat.key.borrow_mut() = Some(key.clone());
+                registry.cancels.enter(key.clone(), seat.running.clone());
+                let out = client.out();
+                out.authentication_ok();
+                out.extend_from_slice(&greeting);
+                out.key_data(key.pid, &key.secret);
+                out.ready(Status::Idle);
+                seat.idle(Status::Idle);
+                let session = Session::new(Beginning { client, engine, registry, seat, database, site });
+                return session.run().await;
+            }
+            Err(problem) => problem,
+        };
+        tracing::debug!(database = name, "a client was not let in");
+        match problem {
+            Entry::Problem(problem) => client.out().problem(&problem),
+            Entry::Refused(refusal) => refuse(&registry, client.out(), refusal),
+        }
+        registry.leave(&seat);
+        registry.farewell(client).await;
+    }
+
+    async fn begin(
+        self: &Rc<Cluster>,
+        registry: &Rc<conn::registry::Registry>,
+        startup: &wire::Startup,
+        secret: Option<conn::secrets::Secret>,
+    ) -> Result<(Rc<Database>, Rc<Site>, Engine, Vec<u8>), Entry> {
+        if startup.replication() != Ok(None) {
+            let why = "replication connections are not supported by this design";
+            return Err(Entry::Problem(Problem::fatal("0A000", why).hint("Connect to a node itself.")));
+        }
+        safe_options(startup).map_err(Entry::Problem)?;
+        self.exists(&startup.database).await?;
+        let database =
+            self.database(&startup.database).map_err(|why| Entry::Problem(Problem::fatal("58000", why)))?;
+        let mut unreached = Vec::new();
+        loop {
+            let Some(site) = self.place(&database, &unreached).await else {
+                let why = "no node takes sessions now";
+                return Err(Entry::Problem(
+                    Problem::fatal("57P03", why).hint("SHOW NODES in the console tells why."),
+                ));
+            };
+            match self.log_in(registry, &site, startup, secret.clone()).await {
+                Ok((engine, greeting)) => return Ok((database, site, engine, greeting)),
+                Err(Refusal::Unreachable(why)) => {
+                    let node = &self.options.nodes[site.number].name;
+                    tracing::debug!(node, why, "a node takes no log-in; another one is tried");
+                    unreached.push(site.number);
+                }
+                Err(refusal) => return Err(Entry::Refused(refusal)),
+            }
+        }
+    }
+
+    /// Logs in at a node as the client's role.
+    async fn log_in(
+        &self,
+        registry: &Rc<conn::registry::Registry>,
+        site: &Site,
+        startup: &wire::Startup,
+        secret: Option<conn::secrets::Secret>,
+    ) -> Result<(Engine, Vec<u8>), Refusal> {
+        let place = Place::from(&self.options.nodes[site.number].address);
+        let own = |name: &str| name.starts_with("consort.");
+        let parameters = startup.parameters.iter().filter(|(name, _)| !own(name)).cloned().collect();
+        let wish = Wish {
+            place: place.clone(),
+            user: startup.user.clone(),
+            database: startup.database.clone(),
+            parameters,
+            secret,
+            limit: self.options.connect_limit,
+            role: None,
+        };
+        let logged_in = log_in(&wish, &registry.rooms).await?;
+        let greeting = logged_in.greeting.clone();
+        Ok((Engine::new(logged_in, place), greeting))
+    }
+
+    /// A ledger is made for a database that a node has, and for no other name.
+    async fn exists(&self, name: &str) -> Result<(), Entry> {
+        if self.databases.borrow().contains_key(name) {
+            return Ok(());
+        }
+        let mut why = String::new();
+        for node in &self.options.nodes {
+            match postgres::address::Control::connect(&node.address.with_database(name)).await {
+                Ok(_) => return Ok(()),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Err(Entry::Problem(Problem::fatal("3D000", format!("database \"{name}\" cannot be reached: {why}"))))
+    }
+}
+
+/// Options of the start-up message must not switch the capture off.
+fn safe_options(startup: &wire::Startup) -> Result<(), Problem> {
+    let unsafe_one = startup.parameters.iter().any(|(name, value)| {
+        let value = value.to_ascii_lowercase();
+        name.eq_ignore_ascii_case("session_replication_role")
+            || name.eq_ignore_ascii_case("options")
+                && (value.contains("session_replication_role") || value.contains("consort."))
+    });
+    match unsafe_one {
+        true => Err(Problem::fatal("0A000", "the start-up options would switch the capture of changes off")
+            .hint("Leave session_replication_role and consort.* out of the options.")),
+        false => Ok(()),
+    }
+}
+
+/// Why a client does not get in.
+enum Entry {
+    Problem(Problem),
+    Refused(Refusal),
+}
+
+/// Completes when one of them does.
+async fn first_of(mut all: Vec<std::pin::Pin<Box<impl Future<Output = ()>>>>) {
+    std::future::poll_fn(|cx| {
+        let any = all.iter_mut().any(|one| one.as_mut().poll(cx).is_ready());
+        if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+/// Forgets for ever what every node has on its disk.
+async fn forget(database: Rc<Database>) {
+    loop {
+        sleep(FORGET_EVERY).await;
+        for site in database.sites.iter().filter(|site| site.is_up() && site.visible() > site.flushed()) {
+            if let Err(why) = applier::flush(&database, site).await {
+                tracing::debug!(why, "a node could not be flushed");
+            }
+        }
+        database.forget();
+    }
+}
+
+/// Clients that were let in.
+pub struct Entrance(pub Rc<Cluster>);
+
+impl Sessions for Entrance {
+    fn serve<'a>(&'a self, arrived: Arrived) -> Soon<'a, ()> {
+        Box::pin(self.0.clone().enter(arrived))
+    }
+}

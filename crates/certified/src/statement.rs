@@ -1,0 +1,400 @@
+//! A client's statement in the flow of a commit, by PostgreSQL's own grammar.
+
+use session_state::utility::{Assignment, Isolation, Modes, NewValue, Utility, What, split};
+use statement_analysis::shape::Strings;
+
+/// A read that the client's session is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    /// The node's snapshot, whatever it shows.
+    Weak,
+    /// The session's own commits are in it.
+    Session,
+    /// Every commit is in it that was acknowledged before.
+    Strong,
+}
+
+impl Consistency {
+    /// The value of `consort.consistency`.
+    pub(crate) fn of(value: &str) -> Option<Consistency> {
+        match value.to_ascii_lowercase().as_str() {
+            "weak" => Some(Consistency::Weak),
+            "session" => Some(Consistency::Session),
+            "strong" => Some(Consistency::Strong),
+            _ => None,
+        }
+    }
+}
+
+/// Class of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Nothing.
+    Empty,
+    /// Reads, as far as its text shows.
+    Read,
+    /// May write.
+    Write,
+    /// BEGIN.
+    Begin {
+        /// READ COMMITTED was asked for, or nothing.
+        raised: bool,
+    },
+    /// COMMIT; AND CHAIN.
+    Commit(bool),
+    /// ROLLBACK; AND CHAIN.
+    Rollback(bool),
+    /// Concerns the session alone, and runs outside of a transaction as inside.
+    Local,
+    /// The same, and it throws prepared statements away.
+    Forgets,
+    /// SET CONSTRAINTS.
+    Constraints,
+    /// Changes the catalog; `silent`: no event trigger hears of it.
+    Catalog {
+        /// Consort records it itself.
+        silent: bool,
+    },
+    /// NOTIFY: every node's listeners hear of it.
+    Notify,
+    /// LOCK TABLE, SELECT FOR UPDATE and their kind, with the tables.
+    Locks {
+        /// Names as they were written.
+        tables: Vec<String>,
+        /// Others may lock them so at the same time.
+        shared: bool,
+    },
+    /// SET consort.consistency.
+    Sets(Consistency),
+    /// Refused.
+    Refused(Refusal),
+}
+
+/// Why a statement is not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The SQLSTATE.
+    pub(crate) sqlstate: &'static str,
+    /// Cause.
+    pub(crate) message: &'static str,
+    /// Hint.
+    pub(crate) hint: &'static str,
+}
+
+/// One statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    /// Text for the server.
+    pub(crate) text: String,
+    /// Class of the statement.
+    pub(crate) class: Class,
+    /// The client asked for READ COMMITTED, and gets REPEATABLE READ.
+    pub(crate) raised: bool,
+}
+
+const fn not_supported(message: &'static str, hint: &'static str) -> Class {
+    Class::Refused(Refusal { sqlstate: "0A000", message, hint })
+}
+
+const SERIALIZABLE: Class = not_supported(
+    "SERIALIZABLE is not supported by this design: write skew between nodes cannot be found",
+    "Use REPEATABLE READ, and lock what must not change with SELECT FOR UPDATE.",
+);
+const TWO_PHASE: Class =
+    not_supported("prepared transactions cannot be certified", "Use COMMIT: it is atomic at all nodes.");
+const DATABASES: Class = not_supported(
+    "commands about databases, tablespaces and the server's configuration are not replicated by this design",
+    "Run it at each node: consort psql --node NAME.",
+);
+const CONCURRENTLY: Class = not_supported(
+    "CONCURRENTLY is not supported by this design: the command must run in the transaction that is certified",
+    "Leave CONCURRENTLY out.",
+);
+const REPLICATION_ROLE: Class = not_supported(
+    "session_replication_role cannot be changed: changes would not be captured",
+    "Disable single triggers with ALTER TABLE .. DISABLE TRIGGER.",
+);
+const UNKNOWN_CONSISTENCY: Class = Class::Refused(Refusal {
+    sqlstate: "22023",
+    message: "invalid value for parameter \"consort.consistency\"",
+    hint: "Available values: weak, session, strong.",
+});
+const OWN: Class = Class::Refused(Refusal {
+    sqlstate: "42501",
+    message: "parameters of Consort itself cannot be set",
+    hint: "consort.consistency is the one that sessions set.",
+});
+
+/// The statements of a text; one that the grammar refuses is one whole.
+pub(crate) fn statements(text: &str) -> Vec<Statement> {
+    let found = split(text, Strings::Standard);
+    found.into_iter().map(|found| statement(&text[found.range.clone()], found.what)).collect()
+}
+
+/// A text that must be one statement.
+pub(crate) fn single(text: &str) -> Statement {
+    let mut all = statements(text);
+    match all.len() {
+        0 => Statement { text: text.to_owned(), class: Class::Empty, raised: false },
+        1 => {
+            let mut one = all.remove(0);
+            // The server's own words for errors show places in the text.
+            if one.text.len() <= text.len() && text.contains(&one.text) {
+                text.clone_into(&mut one.text);
+            }
+            one
+        }
+        _ => Statement { text: text.to_owned(), class: Class::Write, raised: false },
+    }
+}
+
+fn statement(piece: &str, what: What) -> Statement {
+    let text = piece.to_owned();
+    match what {
+        What::Tree => Statement { class: tree(piece), text, raised: false },
+        What::Utility(utility) => of_utility(text, utility),
+    }
+}
+
+fn of_utility(text: String, utility: Utility) -> Statement {
+    let plain = |class| Statement { text: text.clone(), class, raised: false };
+    match utility {
+        Utility::Begin(modes) => begin(&text, modes),
+        Utility::Commit { chain } => plain(Class::Commit(chain)),
+        Utility::Rollback { chain } => plain(Class::Rollback(chain)),
+        Utility::PrepareTransaction(_) | Utility::CommitPrepared(_) | Utility::RollbackPrepared(_) => {
+            plain(TWO_PHASE)
+        }
+        Utility::SetTransaction(modes) => levels(&text, modes, "SET TRANSACTION"),
+        Utility::SetCharacteristics(modes) => {
+            levels(&text, modes, "SET SESSION CHARACTERISTICS AS TRANSACTION")
+        }
+        Utility::Set(assignment) => set(&text, &assignment),
+        Utility::SetConstraints => plain(Class::Constraints),
+        Utility::Discard(_) | Utility::Deallocate => plain(Class::Forgets),
+        Utility::Execute { .. } | Utility::Show(_) | Utility::CopyTo | Utility::CopyQuery { .. } => {
+            plain(Class::Read)
+        }
+        Utility::Explain { analyze, .. } => plain(if analyze { Class::Write } else { Class::Read }),
+        Utility::Lock { relations, .. } => {
+            let tables =
+                relations.into_iter().map(|name| name_of(name.schema.as_deref(), &name.name)).collect();
+            match lock_mode(&text) {
+                LockMode::Weak => plain(Class::Write),
+                LockMode::Share => plain(Class::Locks { tables, shared: true }),
+                LockMode::Alone => plain(Class::Locks { tables, shared: false }),
+            }
+        }
+        Utility::Maintain if starts(&text, &["REFRESH"]) => plain(Class::Catalog { silent: false }),
+        Utility::Ddl { everywhere, .. } => plain(catalog(&text, everywhere)),
+        Utility::Notify => plain(Class::Notify),
+        Utility::Savepoint(_)
+        | Utility::Release(_)
+        | Utility::RollbackTo(_)
+        | Utility::ResetAll
+        | Utility::Prepare { .. }
+        | Utility::Fetch
+        | Utility::Close
+        | Utility::Listen
+        | Utility::Unlisten
+        | Utility::Vacuum
+        | Utility::Maintain
+        | Utility::Checkpoint
+        | Utility::Load => plain(Class::Local),
+        Utility::Declare { .. }
+        | Utility::Truncate { .. }
+        | Utility::CopyFrom
+        | Utility::Call
+        | Utility::Do => plain(Class::Write),
+        Utility::Unknown
+            if starts(&text, &["CREATE", "ALTER", "DROP", "GRANT", "REVOKE", "COMMENT", "REINDEX"]) =>
+        {
+            plain(catalog(&text, false))
+        }
+        Utility::Unknown => plain(Class::Write),
+    }
+}
+
+fn name_of(schema: Option<&str>, name: &str) -> String {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    schema.map_or_else(|| quoted(name), |schema| format!("{}.{}", quoted(schema), quoted(name)))
+}
+
+/// The words at the beginning, in capitals.
+fn starts(text: &str, words: &[&str]) -> bool {
+    let first = text.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+    words.contains(&first.as_str())
+}
+
+fn catalog(text: &str, everywhere: bool) -> Class {
+    let words: Vec<String> = text.split_whitespace().take(6).map(str::to_ascii_uppercase).collect();
+    let word = |at: usize| words.get(at).map_or("", String::as_str);
+    if matches!(
+        (word(0), word(1)),
+        ("CREATE" | "DROP", "DATABASE" | "SUBSCRIPTION")
+            | ("CREATE" | "DROP" | "ALTER", "TABLESPACE")
+            | ("ALTER", "SYSTEM" | "SUBSCRIPTION")
+    ) {
+        return DATABASES;
+    }
+    if words.iter().any(|word| word == "CONCURRENTLY") {
+        return CONCURRENTLY;
+    }
+    Class::Catalog { silent: everywhere }
+}
+
+enum LockMode {
+    Weak,
+    Share,
+    Alone,
+}
+
+fn lock_mode(text: &str) -> LockMode {
+    let text = text.to_ascii_uppercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.contains("ACCESS SHARE MODE")
+        || text.contains("ROW SHARE MODE")
+        || text.contains("IN ROW EXCLUSIVE MODE")
+        || text.contains("SHARE UPDATE EXCLUSIVE MODE")
+    {
+        LockMode::Weak
+    } else if text.contains("IN SHARE MODE") {
+        LockMode::Share
+    } else {
+        LockMode::Alone
+    }
+}
+
+/// A statement with a query tree.
+fn tree(piece: &str) -> Class {
+    if !starts(piece, &["SELECT", "WITH", "VALUES", "TABLE"]) && !piece.starts_with('(') {
+        let is_catalog = starts(piece, &["CREATE"]);
+        return if is_catalog { Class::Catalog { silent: false } } else { Class::Write };
+    }
+    let small = piece.to_ascii_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    let locks = |word: &str| small.contains(word);
+    let alone = locks("for update") || locks("for no key update");
+    if alone || locks("for share") || locks("for key share") {
+        let Ok(parsed) = pg_query::parse(piece, pg_query::ParserOptions::DEFAULT) else {
+            return Class::Write;
+        };
+        return Class::Locks { tables: parsed.tables(), shared: !alone };
+    }
+    Class::Read
+}
+
+/// The text of a level, and whether it was raised.
+fn raised(modes: Modes) -> Result<bool, Class> {
+    match modes.isolation {
+        Some(Isolation::Serializable) => Err(SERIALIZABLE),
+        Some(level) => Ok(level.is_read_committed()),
+        None => Ok(false),
+    }
+}
+
+fn modes_text(modes: Modes) -> String {
+    let mut parts = vec!["ISOLATION LEVEL REPEATABLE READ"];
+    parts.extend(modes.read_only.map(|only| if only { "READ ONLY" } else { "READ WRITE" }));
+    parts.extend(modes.deferrable.map(|may| if may { "DEFERRABLE" } else { "NOT DEFERRABLE" }));
+    parts.join(", ")
+}
+
+fn begin(text: &str, modes: Modes) -> Statement {
+    match raised(modes) {
+        Err(class) => Statement { text: text.to_owned(), class, raised: false },
+        Ok(_) => {
+            let raised = modes.isolation.is_none_or(Isolation::is_read_committed);
+            Statement { text: format!("BEGIN {}", modes_text(modes)), class: Class::Begin { raised }, raised }
+        }
+    }
+}
+
+fn levels(text: &str, modes: Modes, words: &str) -> Statement {
+    let unchanged = |class| Statement { text: text.to_owned(), class, raised: false };
+    if modes.isolation.is_none() || modes.snapshot {
+        return unchanged(Class::Local);
+    }
+    match raised(modes) {
+        Err(class) => unchanged(class),
+        Ok(raised) => {
+            Statement { text: format!("{words} {}", modes_text(modes)), class: Class::Local, raised }
+        }
+    }
+}
+
+fn set(text: &str, assignment: &Assignment) -> Statement {
+    let plain = |class| Statement { text: text.to_owned(), class, raised: false };
+    let value = match &assignment.value {
+        NewValue::To(value) => value.as_str(),
+        NewValue::Default | NewValue::Reset | NewValue::Unknown => "",
+    };
+    match assignment.name.as_str() {
+        "consort.consistency" if value.is_empty() => plain(Class::Sets(Consistency::Session)),
+        "consort.consistency" => plain(Consistency::of(value).map_or(UNKNOWN_CONSISTENCY, Class::Sets)),
+        name if name.starts_with("consort.") => plain(OWN),
+        "session_replication_role" => plain(REPLICATION_ROLE),
+        name @ ("default_transaction_isolation" | "transaction_isolation") => match Isolation::of(value) {
+            Some(Isolation::Serializable) => plain(SERIALIZABLE),
+            Some(level) if level.is_read_committed() => {
+                let local = if assignment.local { "LOCAL " } else { "" };
+                let text = format!("SET {local}{name} = 'repeatable read'");
+                Statement { text, class: Class::Local, raised: true }
+            }
+            _ => plain(Class::Local),
+        },
+        _ => plain(Class::Local),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(text: &str) -> Class {
+        single(text).class
+    }
+
+    #[test]
+    fn isolation_below_snapshots_is_raised() {
+        let one = single("begin");
+        assert_eq!(
+            (one.text.as_str(), one.class),
+            ("BEGIN ISOLATION LEVEL REPEATABLE READ", Class::Begin { raised: true })
+        );
+        let one = single("START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY");
+        assert_eq!(one.text, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY");
+        assert_eq!(one.class, Class::Begin { raised: false });
+        assert_eq!(class("BEGIN ISOLATION LEVEL SERIALIZABLE"), SERIALIZABLE);
+        assert_eq!(class("SET default_transaction_isolation = serializable"), SERIALIZABLE);
+        let one = single("SET default_transaction_isolation = 'read committed'");
+        assert_eq!(
+            (one.text.as_str(), one.raised),
+            ("SET default_transaction_isolation = 'repeatable read'", true)
+        );
+        let one = single("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
+        assert_eq!(one.text, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+    }
+
+    #[test]
+    fn class_of_each_kind_of_statement() {
+        assert_eq!(class("SELECT 1"), Class::Read);
+        assert_eq!(class("insert into t values (1)"), Class::Write);
+        assert_eq!(class("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE"), Class::Write);
+        assert_eq!(class("CREATE TABLE t (a int)"), Class::Catalog { silent: false });
+        assert_eq!(class("CREATE TABLE t AS SELECT 1"), Class::Catalog { silent: false });
+        assert_eq!(class("CREATE ROLE ann"), Class::Catalog { silent: true });
+        assert_eq!(class("CREATE DATABASE d"), DATABASES);
+        assert_eq!(class("CREATE INDEX CONCURRENTLY i ON t (a)"), CONCURRENTLY);
+        assert_eq!(class("PREPARE TRANSACTION 'x'"), TWO_PHASE);
+        assert_eq!(class("SET consort.consistency = strong"), Class::Sets(Consistency::Strong));
+        assert_eq!(class("SET consort.consistency = much"), UNKNOWN_CONSISTENCY);
+        assert_eq!(class("SET LOCAL consort.certifies = 'on'"), OWN);
+        assert_eq!(class("DISCARD ALL"), Class::Forgets);
+        assert_eq!(class(""), Class::Empty);
+        let table = vec!["t".to_owned()];
+        assert_eq!(
+            class("SELECT * FROM t FOR UPDATE"),
+            Class::Locks { tables: table.clone(), shared: false }
+        );
+        assert_eq!(class("SELECT * FROM t FOR SHARE"), Class::Locks { tables: table, shared: true });
+    }
+}

@@ -1,0 +1,146 @@
+CREATE TABLE plain (id int PRIMARY KEY, v text, n numeric DEFAULT 1.50);
+INSERT INTO plain (id, v) VALUES (1, 'a'), (2, 'it''s'), (3, NULL);
+--
+UPDATE plain SET v = v || 'x', n = n + 1
+WHERE id < 3;
+--
+UPDATE plain SET id = id + 10
+WHERE id = 3;
+--
+DELETE FROM plain
+WHERE id = 1;
+--
+INSERT INTO plain VALUES (2, 'conflict'), (4, 'new')
+ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v;
+--
+MERGE INTO plain p USING (VALUES (2, 'm'), (5, 'n')) AS s (id, v) ON p.id = s.id
+WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v);
+--
+WITH gone AS (DELETE FROM plain WHERE id = 5 RETURNING *)
+INSERT INTO plain SELECT id + 100, v, n FROM gone;
+--
+BEGIN;
+INSERT INTO plain VALUES (6, 'kept'); SAVEPOINT s; INSERT INTO plain VALUES (7, 'undone'); UPDATE plain SET v = 'undone' WHERE id = 6;
+ROLLBACK TO s; INSERT INTO plain VALUES (8, 'kept'); COMMIT;
+--
+BEGIN;
+INSERT INTO plain VALUES (20, 'x'); DELETE FROM plain WHERE id = 20; INSERT INTO plain VALUES (20, 'y'); UPDATE plain SET v = 'z' WHERE id = 20; COMMIT;
+--
+DO $$ BEGIN INSERT INTO plain VALUES (30, 'kept'); BEGIN INSERT INTO plain VALUES (31, 'undone'); RAISE EXCEPTION 'x';
+EXCEPTION WHEN OTHERS THEN INSERT INTO plain VALUES (32, 'kept'); END; END $$;
+--
+COPY plain (id, v) FROM STDIN;
+40	copied
+41	\N
+\.
+--
+CREATE TABLE parent (id int PRIMARY KEY, v int);
+CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASCADE ON UPDATE CASCADE);
+INSERT INTO parent SELECT n, n FROM generate_series(1, 5) n; INSERT INTO child SELECT n, n % 5 + 1 FROM generate_series(1, 15) n;
+--
+DELETE FROM parent
+WHERE id = 2;
+--
+UPDATE parent SET id = 30
+WHERE id = 3;
+--
+CREATE TABLE nullable (id int PRIMARY KEY, p int REFERENCES parent ON DELETE SET NULL);
+INSERT INTO nullable VALUES (1, 1), (2, 4); DELETE FROM parent WHERE id = 4;
+--
+CREATE VIEW a_view AS SELECT id, v FROM plain WHERE id < 100;
+INSERT INTO a_view VALUES (50, 'by a view'); UPDATE a_view SET v = 'changed by a view' WHERE id = 50;
+--
+CREATE TABLE logged (id serial PRIMARY KEY, what text); CREATE RULE noted AS ON INSERT TO plain DO ALSO INSERT INTO logged (what) VALUES (NEW.v);
+INSERT INTO plain VALUES (60, 'by a rule'); DROP RULE noted ON plain;
+--
+CREATE TABLE parts (id int, k int, v text, PRIMARY KEY (id, k)) PARTITION BY RANGE (k);
+CREATE TABLE parts_low PARTITION OF parts FOR VALUES FROM (0) TO (10); CREATE TABLE parts_high PARTITION OF parts FOR VALUES FROM (10) TO (20);
+INSERT INTO parts SELECT n, n, 'x' FROM generate_series(1, 15) n;
+--
+UPDATE parts SET k = k + 10
+WHERE id IN (2, 3);
+--
+ALTER TABLE parts DETACH PARTITION parts_high;
+INSERT INTO parts_high VALUES (99, 99, 'detached');
+--
+TRUNCATE parts;
+INSERT INTO parts VALUES (1, 1, 'after');
+--
+TRUNCATE parent CASCADE;
+INSERT INTO parent VALUES (1, 1);
+--
+CREATE TABLE made (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a int, b int GENERATED ALWAYS AS (a * 2) STORED);
+INSERT INTO made (a) VALUES (1), (2), (3); UPDATE made SET a = 10 WHERE a = 1;
+--
+CREATE TABLE big (id int PRIMARY KEY, t text, n int DEFAULT 0);
+INSERT INTO big SELECT 1, string_agg(md5(n::text), '') FROM generate_series(1, 3000) n; UPDATE big SET n = 1;
+--
+CREATE TABLE ring (id int PRIMARY KEY, next int REFERENCES ring DEFERRABLE INITIALLY DEFERRED);
+BEGIN; INSERT INTO ring VALUES (1, 2); INSERT INTO ring VALUES (2, 1); COMMIT;
+--
+CREATE TABLE inv (id int PRIMARY KEY, v int); INSERT INTO inv VALUES (1, 0), (2, 0);
+CREATE FUNCTION invert() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 1 AND NEW.v = 1 THEN UPDATE inv SET v = 100 WHERE id = 2; END IF; RETURN NULL; END';
+CREATE TRIGGER a_inverts AFTER UPDATE ON inv FOR EACH ROW EXECUTE FUNCTION invert(); UPDATE inv SET v = 1;
+--
+CREATE TABLE late (id int PRIMARY KEY); CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO late VALUES (NEW.id); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER writes_late AFTER INSERT ON inv DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION later(); INSERT INTO inv VALUES (3, 3);
+--
+CREATE TABLE keyless (a int, b text, j json); INSERT INTO keyless VALUES (1, 'x', '{"a":  1}'), (1, 'x', '{"a":  1}'), (NULL, NULL, NULL);
+UPDATE keyless SET b = 'y' WHERE ctid = (SELECT min(ctid) FROM keyless); DELETE FROM keyless WHERE a IS NULL;
+--
+CREATE TABLE swapped (id int PRIMARY KEY, u int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO swapped VALUES (1, 10), (2, 20);
+BEGIN; UPDATE swapped SET u = 30 - u; COMMIT;
+--
+CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE TYPE pair AS (a int, b text);
+CREATE TABLE typed (m mood PRIMARY KEY, p positive, c pair, a text[], r int4range, b bytea, f float8, t timestamptz, i interval, d date, x bit(3), mo money, js jsonb, u uuid, "odd ""name" char(5));
+INSERT INTO typed VALUES ('glad', 1, (1, 'x,"y'), '{a,NULL,"b c"}', '[1,5)', '\x00ff', 'NaN', '2020-01-01 12:00:00.123456+02', '1 day 02:03', '2020-02-29', B'101', 12.34, '{"a": [1, null]}', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'ab');
+--
+SET datestyle = 'SQL, DMY'; SET intervalstyle = 'iso_8601'; CREATE TABLE dated (d date PRIMARY KEY, i interval);
+INSERT INTO dated VALUES ('31/12/2020', 'P1D'); UPDATE dated SET i = 'P2D';
+--
+CREATE FUNCTION adds(n int) RETURNS int LANGUAGE sql AS 'INSERT INTO late VALUES (n) RETURNING id';
+SELECT adds(77);
+--
+CREATE PROCEDURE fills() LANGUAGE sql AS 'INSERT INTO late VALUES (78)';
+CALL fills();
+--
+CREATE TABLE copied AS SELECT id, v FROM plain;
+ALTER TABLE copied ADD COLUMN extra int DEFAULT 7; ALTER TABLE copied ADD PRIMARY KEY (id); UPDATE copied SET extra = 8 WHERE id = 2;
+--
+ALTER TABLE plain RENAME TO renamed; ALTER TABLE renamed DROP COLUMN n;
+INSERT INTO renamed VALUES (200, 'after a rename');
+--
+CREATE SCHEMA "Odd Schema"; CREATE TABLE "Odd Schema"."Odd ""Table" ("Odd Key" int PRIMARY KEY, "select" text);
+INSERT INTO "Odd Schema"."Odd ""Table" VALUES (1, 'x'); UPDATE "Odd Schema"."Odd ""Table" SET "select" = 'y';
+--
+BEGIN; CREATE TABLE together (id int PRIMARY KEY); INSERT INTO together VALUES (1); ALTER TABLE together ADD COLUMN v int DEFAULT 3;
+UPDATE together SET v = 4; COMMIT;
+--
+CREATE MATERIALIZED VIEW summed AS SELECT count(*) FROM renamed; INSERT INTO renamed VALUES (201, 'x');
+REFRESH MATERIALIZED VIEW summed;
+--
+CREATE TABLE base_table (id int PRIMARY KEY, v int); CREATE TABLE derived (w int) INHERITS (base_table);
+INSERT INTO base_table VALUES (1, 1); INSERT INTO derived VALUES (2, 2, 2); UPDATE base_table SET v = v + 1;
+--
+CREATE TEMP TABLE local_only (a int); INSERT INTO local_only VALUES (1); DROP TABLE local_only;
+INSERT INTO late VALUES (500);
+--
+DROP TABLE together;
+DROP TABLE copied CASCADE;
+--
+SET timezone = 'Asia/Tokyo';
+CREATE TABLE keyless_time (at timestamptz, v int);
+INSERT INTO keyless_time VALUES ('2024-05-01 10:00', 1), ('2024-05-01 11:00', 2), ('2024-05-01 12:00', 4);
+--
+SET timezone = 'Asia/Tokyo';
+UPDATE keyless_time SET v = 3 WHERE v = 1;
+--
+SET timezone = 'Asia/Tokyo';
+DELETE FROM keyless_time WHERE v = 2;
+--
+CREATE TABLE altered (id int PRIMARY KEY, a text, gone int);
+INSERT INTO altered VALUES (1, '5', 9);
+--
+BEGIN; INSERT INTO altered VALUES (2, '6', 9); ALTER TABLE altered ALTER a TYPE int USING a::int * 2; COMMIT;
+--
+BEGIN; UPDATE altered SET gone = 1, a = a + 1; ALTER TABLE altered DROP COLUMN gone; COMMIT;
