@@ -16,11 +16,11 @@ const FIGURES: &str = "crates/tidy/figures.toml";
 /// Slack of a figure: a commit that lowers a count by more than this lowers the figure too.
 const SLACK: usize = 40;
 
-/// Words that begin no sentence: a noun or an imperative does (rule 1 of CONTRIBUTING.md, "Words").
+/// Words that begin no sentence: a noun or an imperative does (CONTRIBUTING.md, "Write").
 const OPENINGS: &[&str] =
     &["who", "whoever", "what", "whatever", "nobody", "somebody", "of", "that", "those", "it"];
 
-/// Words that have a plainer one (rule 6 of CONTRIBUTING.md, "Words").
+/// Words that have a plainer one (CONTRIBUTING.md, "Write").
 const WORDS: &[&str] =
     &["nobody", "somebody", "anew", "mend", "mends", "mended", "heed", "heeds", "heeded", "beside"];
 
