@@ -11,6 +11,7 @@ use crate::blockers::{self, Failure};
 use crate::database::Database;
 use crate::install;
 use crate::node_connection::{Connections, SILENT, Trouble, answered, first, reach, said};
+use crate::record::Record;
 use crate::script::{Way, transaction};
 use crate::site::Site;
 use history::Version;
@@ -101,13 +102,12 @@ async fn serve(database: &Rc<Database>, site: &Rc<Site>, life: &mut Option<Strin
 async fn apply(
     connections: &Connections,
     site: &Site,
-    records: &[(Version, &crate::record::Record)],
+    records: &[(Version, &Record)],
 ) -> Result<(), Trouble> {
-    let sql = transaction(records, Way::InPlace);
-    let error = match blockers::run(connections, site, &sql).await {
+    let error = match commit(connections, site, records, Way::InPlace).await {
         Ok(()) => return Ok(()),
-        Err(Failure::Silent) => return Err(SILENT.to_owned()),
         Err(Failure::Server(error)) => error,
+        Err(failure) => return Err(failure.said()),
     };
     undo(connections).await?;
     if records.len() == 1 && !is_exchange(&error) {
@@ -123,16 +123,36 @@ async fn apply(
 async fn apply_alone(
     connections: &Connections,
     site: &Site,
-    record: &(Version, &crate::record::Record),
+    record: &(Version, &Record),
 ) -> Result<(), Trouble> {
-    let sql = |way| transaction(std::slice::from_ref(record), way);
-    match blockers::run(connections, site, &sql(Way::InPlace)).await {
+    let record = std::slice::from_ref(record);
+    match commit(connections, site, record, Way::InPlace).await {
         Err(Failure::Server(error)) if is_exchange(&error) => {
             undo(connections).await?;
-            blockers::run(connections, site, &sql(Way::Again)).await.map_err(Failure::said)
+            commit(connections, site, record, Way::Again).await.map_err(Failure::said)
         }
         done => done.map_err(Failure::said),
     }
+}
+
+/// Applies records in one transaction, which commits if the node has the rows that they change.
+async fn commit(
+    connections: &Connections,
+    site: &Site,
+    records: &[(Version, &Record)],
+    way: Way,
+) -> Result<(), Failure> {
+    let script = transaction(records, way);
+    let said = blockers::run(connections, site, &script.sql).await?;
+    if let Some((at, rows, said)) = script.difference(&said) {
+        let (first, last) = (records.first().map(|one| one.0), records.last().map(|one| one.0));
+        let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+        return Err(Failure::Differs(format!(
+            "the node has other rows than the node that wrote {first} to {last}: statement {at} concerns {said} rows, \
+             {rows} there. Make the node again from a copy of another one"
+        )));
+    }
+    blockers::run(connections, site, "COMMIT").await.map(drop)
 }
 
 /// Whether values of a unique key may have been exchanged.
@@ -149,7 +169,7 @@ async fn connect(address: &Address, database: &Database) -> Result<Connections, 
     let applies = reach(address).await?;
     let commits = database.options.engines.synchronous_commit();
     let set = format!(
-        "SET session_replication_role = replica; SET consort.lane = 'on'; SET synchronous_commit = {commits}; \
+        "SET session_replication_role = replica; SET synchronous_commit = {commits}; \
          SET application_name = 'consort applier'; SET deadlock_timeout = '10s'; SET client_min_messages = error"
     );
     applies.batch_execute(&set).await.map_err(|error| said(&error))?;

@@ -1,11 +1,13 @@
 //! Transactions in an applier's way: a record that is certified comes before every transaction that is not. The backend that
 //! applies is watched by another connection, and transactions that hold what it needs are ended.
 
+use crate::claim::Cancellation;
 use crate::node_connection::{ANSWER_LIMIT, Connections, SILENT, Trouble, said};
 use crate::site::Site;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::SimpleQueryMessage;
 
 /// A transaction that applies is left alone so long.
 const LOOK_AFTER: Duration = Duration::from_millis(5);
@@ -20,6 +22,8 @@ pub(crate) enum Failure {
     Server(tokio_postgres::Error),
     /// The server gives no answer at all.
     Silent,
+    /// The server has other rows than those that the records change.
+    Differs(String),
 }
 
 impl Failure {
@@ -28,6 +32,7 @@ impl Failure {
         match self {
             Failure::Server(error) => said(&error),
             Failure::Silent => SILENT.to_owned(),
+            Failure::Differs(why) => why,
         }
     }
 }
@@ -36,12 +41,20 @@ impl Failure {
 type Seen = BTreeMap<i32, Instant>;
 
 /// Runs a text on the connection that applies, and ends what blocks it.
-pub(crate) async fn run(connections: &Connections, site: &Site, sql: &str) -> Result<(), Failure> {
+/// Answers how many rows each of its statements concerns.
+pub(crate) async fn run(connections: &Connections, site: &Site, sql: &str) -> Result<Vec<u64>, Failure> {
     let mut seen = Seen::new();
-    let applied = connections.applies.batch_execute(sql);
+    let applied = async {
+        let said = connections.applies.simple_query(sql).await.map_err(Failure::Server)?;
+        let rows = said.into_iter().filter_map(|said| match said {
+            SimpleQueryMessage::CommandComplete(rows) => Some(rows),
+            _ => None,
+        });
+        Ok(rows.collect())
+    };
     tokio::pin!(applied);
     tokio::select! {
-        done = &mut applied => return done.map_err(Failure::Server),
+        done = &mut applied => return done,
         () = sleep(LOOK_AFTER) => {}
     }
     loop {
@@ -54,7 +67,7 @@ pub(crate) async fn run(connections: &Connections, site: &Site, sql: &str) -> Re
             looked.is_ok()
         };
         let answers = tokio::select! {
-            done = &mut applied => return done.map_err(Failure::Server),
+            done = &mut applied => return done,
             answers = look => answers,
         };
         if !answers {
@@ -76,8 +89,11 @@ async fn end_blockers(
     for pid in blocking {
         let claim = site.claim(pid);
         let doomed = claim.as_ref().is_some_and(|claim| claim.doom());
-        if doomed && claim.is_some_and(|claim| claim.runs.get()) {
-            connections.looks.rows(&format!("SELECT pg_catalog.pg_cancel_backend({pid})")).await?;
+        if let Some(claim) = claim.filter(|claim| doomed && claim.runs.get()) {
+            claim.cancellation.set(Cancellation::Asked);
+            let asked = connections.looks.rows(&format!("SELECT pg_catalog.pg_cancel_backend({pid})")).await;
+            claim.cancellation.set(Cancellation::Sent);
+            asked?;
         }
         if seen.entry(pid).or_insert_with(Instant::now).elapsed() > PATIENCE {
             tracing::warn!(pid, "ending a backend that blocks an applier");

@@ -5,15 +5,22 @@
 --   effects    what was gathered before a command that changes the catalog, and these commands
 --   version    one row a version that this node shows; the newest counts, the others are pruned
 --   place      which node this is, and of how many
+--   secret     what Consort says with each command of its own: clients call nothing here with an effect
+--   permits    transactions in which Consort has announced a command that changes the catalog
 --
 -- The rows themselves are read when the transaction commits: an AFTER trigger of the user may have changed a row again
 -- before its image reaches a trigger of ours.
 
+DROP EVENT TRIGGER IF EXISTS consort_ddl;
+DROP EVENT TRIGGER IF EXISTS consort_drop;
+DROP EVENT TRIGGER IF EXISTS consort_rewrite;
 CREATE SCHEMA IF NOT EXISTS consort;
 GRANT USAGE ON SCHEMA consort TO public;
 CREATE TABLE IF NOT EXISTS consort.version (version bigint PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS consort.place (number int NOT NULL, nodes int NOT NULL);
-CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY, increment bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS consort.secret (value text NOT NULL);
+CREATE TABLE IF NOT EXISTS consort.installed (text_md5 text NOT NULL);
 CREATE UNLOGGED TABLE IF NOT EXISTS consort.notes (
   xact xid8 NOT NULL, rel oid NOT NULL, delta int NOT NULL, key text[], writes bigint[], shares bigint[]
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_insert_scale_factor = 0);
@@ -22,11 +29,31 @@ CREATE UNLOGGED TABLE IF NOT EXISTS consort.effects (
   xact xid8 NOT NULL, place bigserial, effect json NOT NULL, writes bigint[], shares bigint[], intents bigint[]
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX IF NOT EXISTS effects_xact ON consort.effects (xact);
+CREATE UNLOGGED TABLE IF NOT EXISTS consort.permits (
+  xact xid8 PRIMARY KEY, role text, path text, running boolean NOT NULL DEFAULT false, dropped boolean NOT NULL DEFAULT false,
+  rewritten oid[] NOT NULL DEFAULT '{}'
+);
+
+-- Names in functions without a search_path of their own are qualified, operators too: they run under the client's path.
+CREATE OR REPLACE FUNCTION consort.check_secret(said text) RETURNS void LANGUAGE plpgsql STABLE AS $f$
+BEGIN
+  IF NOT EXISTS (SELECT FROM consort.secret WHERE value OPERATOR(pg_catalog.=) said) THEN
+    RAISE EXCEPTION 'this function is for Consort alone' USING ERRCODE = '42501';
+  END IF;
+END $f$;
+-- What shows, inside of a transaction, that Consort certifies it.
+CREATE OR REPLACE FUNCTION consort.token() RETURNS text LANGUAGE sql STABLE AS
+  $f$ SELECT pg_catalog.md5(pg_catalog.concat(value, ':', pg_catalog.pg_current_xact_id_if_assigned())) FROM consort.secret $f$;
+CREATE OR REPLACE FUNCTION consort.certifies(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  IF pg_current_xact_id_if_assigned() IS NOT NULL THEN PERFORM set_config('consort.certifies', consort.token(), true); END IF;
+END $f$;
 
 -- A commit of what was captured must come through the certifier.
-CREATE OR REPLACE FUNCTION consort.must_be_certified() RETURNS trigger LANGUAGE plpgsql AS $f$
+CREATE OR REPLACE FUNCTION consort.must_be_certified() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $f$
 BEGIN
-  IF pg_catalog.current_setting('consort.certifies', true) IS DISTINCT FROM 'on' THEN
+  IF (pg_catalog.current_setting('consort.certifies', true) OPERATOR(pg_catalog.=) consort.token()) IS NOT TRUE THEN
     RAISE EXCEPTION 'the transaction changes rows and was not certified' USING ERRCODE = '0A000',
       HINT = 'Commit through Consort, and outside of procedures and DO blocks.';
   END IF;
@@ -53,26 +80,32 @@ CREATE OR REPLACE FUNCTION consort.key_seed(ind oid) RETURNS bigint LANGUAGE sql
 CREATE OR REPLACE FUNCTION consort.table_item(rel oid) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
   $f$ SELECT consort.seed('table', consort.full_name(coalesce(pg_partition_root(rel::regclass)::oid, rel))) $f$;
 
--- An expression whose hash is equal where the values are: natively where the type's hash is the same at every node,
--- else by its text.
-CREATE OR REPLACE FUNCTION consort.hashed(expression text, typ oid) RETURNS text
+-- An expression whose hash is equal where the values are, and the same at every node. Where no such is known all values
+-- count as one.
+CREATE OR REPLACE FUNCTION consort.hashed(expression text, typ oid, coll oid) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE base oid := typ; t record;
 BEGIN
+  IF EXISTS (SELECT FROM pg_collation WHERE oid = coll AND NOT collisdeterministic) THEN RETURN 'true'; END IF;
   LOOP
     SELECT * INTO t FROM pg_type WHERE oid = base;
-    EXIT WHEN t.typtype <> 'd';
-    base := t.typbasetype;
+    IF t.typtype = 'd' THEN base := t.typbasetype;
+    ELSIF t.typcategory = 'A' AND t.typelem <> 0 THEN base := t.typelem;
+    ELSIF t.typtype = 'r' THEN base := (SELECT rngsubtype FROM pg_range WHERE rngtypid = base);
+    ELSE EXIT;
+    END IF;
   END LOOP;
-  IF t.typname = 'citext' THEN
+  IF t.typname = 'citext' AND base = typ THEN
     RETURN format('pg_catalog.lower((%s)::text)', expression);
+  ELSIF t.typtype = 'e' OR base IN ('macaddr'::regtype, 'macaddr8'::regtype, 'bit'::regtype, 'varbit'::regtype) THEN
+    RETURN format('(%s)::text', expression);
   ELSIF base IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype,
       'uuid'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'time'::regtype, 'numeric'::regtype,
       'float4'::regtype, 'float8'::regtype, 'bool'::regtype, 'bytea'::regtype, 'name'::regtype, 'inet'::regtype,
       'cidr'::regtype, 'interval'::regtype, 'jsonb'::regtype) THEN
     RETURN format('(%s)', expression);
   END IF;
-  RETURN format('(%s)::text', expression);
+  RETURN 'true';
 END $f$;
 
 -- The columns by which a row is found at other nodes: the primary key, else a unique key of columns that are never null.
@@ -97,7 +130,7 @@ BEGIN
     ELSE
       expression := '(' || expression || ')';
     END IF;
-    parts := parts || consort.hashed(expression, a.atttypid);
+    parts := parts || consort.hashed(expression, a.atttypid, a.attcollation);
     present := present || (expression || ' IS NOT NULL');
   END LOOP;
   IF i.indnullsnotdistinct THEN present := ARRAY['true']; END IF;
@@ -127,7 +160,7 @@ BEGIN
         THEN consort.columns_differ(relation, (i.indkey::int2[])[0:i.indnkeyatts - 1]) ELSE 'true' END);
   END LOOP;
   FOR c IN SELECT * FROM pg_constraint WHERE conrelid = relation AND contype = 'f' ORDER BY oid LOOP
-    SELECT string_agg(consort.hashed(format('(NEW.%I)::%s', a.attname, format_type(p.atttypid, NULL)), p.atttypid), ', ' ORDER BY place.n)
+    SELECT string_agg(consort.hashed(format('(NEW.%I)::%s', a.attname, format_type(p.atttypid, NULL)), p.atttypid, p.attcollation), ', ' ORDER BY place.n)
       INTO parts
       FROM (SELECT k.n, c.conkey[array_position(c.confkey, x.indkey[k.n - 1])] AS child, x.indkey[k.n - 1] AS parent
             FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n) WHERE x.indexrelid = c.conindid) AS place
@@ -151,7 +184,7 @@ BEGIN
     same := 'false';
   ELSE
     SELECT string_agg(format('OLD.%I::text', attname), ', ' ORDER BY k.n), string_agg(format('NEW.%I::text', attname), ', ' ORDER BY k.n),
-           string_agg(consort.hashed(format('@.%I', attname), atttypid), ', ' ORDER BY k.n)
+           string_agg(consort.hashed(format('@.%I', attname), atttypid, attcollation), ', ' ORDER BY k.n)
       INTO key_old, key_new, parts
       FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n), pg_attribute
       WHERE x.indexrelid = own AND attrelid = relation AND attnum = x.indkey[k.n - 1];
@@ -176,6 +209,11 @@ BEGIN
 END $b$, body, relation, key_old, key_new, same);
 END $f$;
 
+-- How other nodes empty a table of which they get all rows: it was truncated, or a command has filled it, whose values
+-- may be others there.
+CREATE OR REPLACE FUNCTION consort.emptied(x xid8, relation oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
+  $f$ SELECT CASE max(delta) WHEN 0 THEN 'Truncated' ELSE 'Deleted' END FROM consort.notes WHERE xact = x AND rel = relation AND key IS NULL $f$;
+
 -- The body of the function that reads what a transaction has left of one table: for each key whether the row was there
 -- before, and the row as it is now.
 CREATE OR REPLACE FUNCTION consort.rows_body(relation oid) RETURNS text
@@ -190,7 +228,7 @@ BEGIN
     RETURN format($b$
 BEGIN
   IF EXISTS (SELECT FROM consort.notes WHERE xact = x AND rel = %1$s AND key IS NULL) THEN
-    RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'truncated', true,
+    RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'emptied', consort.emptied(x, %1$s),
       'rows', coalesce(json_agg(json_build_array(0, NULL, ARRAY[%4$s])), '[]'::json)) FROM ONLY %5$s t);
   END IF;
   RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'rows', json_agg(json_build_array(g.n, g.key, NULL)))
@@ -205,7 +243,7 @@ END $b$, relation, tab, columns, coalesce(row_text, 'NULL::text'), tab);
   RETURN format($b$
 BEGIN
   IF EXISTS (SELECT FROM consort.notes WHERE xact = x AND rel = %1$s AND key IS NULL) THEN
-    RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'keys', %4$L::json, 'fixed', %9$L::json, 'truncated', true,
+    RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'keys', %4$L::json, 'fixed', %9$L::json, 'emptied', consort.emptied(x, %1$s),
       'rows', coalesce(json_agg(json_build_array(0, NULL, ARRAY[%5$s])), '[]'::json)) FROM ONLY %6$s t);
   END IF;
   RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'keys', %4$L::json, 'fixed', %9$L::json,
@@ -227,24 +265,34 @@ BEGIN
     HINT = 'Change it at the server that it belongs to.';
 END $f$;
 
--- Puts the triggers on one table, as its columns, keys and constraints are now.
+-- Puts the triggers on one table, as its columns, keys and constraints are now. It changes nothing that is so already.
 CREATE OR REPLACE FUNCTION consort.watch(relation oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE c record; settings text := 'SET search_path = pg_catalog, pg_temp SET datestyle = ''ISO, MDY'' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex SET lc_monetary = ''C'' SET timezone = ''UTC''';
+DECLARE c record; tab text := consort.full_name(relation); notes text; r text; number int;
+  settings text := 'SET search_path = pg_catalog, pg_temp SET datestyle = ''ISO, MDY'' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex SET lc_monetary = ''C'' SET timezone = ''UTC''';
 BEGIN
   SELECT * INTO c FROM pg_class WHERE oid = relation;
   IF c.oid IS NULL OR c.relpersistence = 't' THEN RETURN; END IF;
-  IF c.relkind = 'f' THEN
-    EXECUTE format('CREATE OR REPLACE TRIGGER consort_refuses BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s EXECUTE FUNCTION consort.refuse_foreign()', consort.full_name(relation));
+  IF c.relkind = 'f' AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation AND tgname = 'consort_refuses') THEN
+    EXECUTE format('CREATE TRIGGER consort_refuses BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s EXECUTE FUNCTION consort.refuse_foreign()', tab);
   END IF;
   IF c.relkind <> 'r' THEN RETURN; END IF;
-  EXECUTE format('CREATE OR REPLACE FUNCTION consort.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %s AS %L',
-    'note_' || relation, settings, consort.note_body(relation));
-  EXECUTE format('CREATE OR REPLACE FUNCTION consort.%I(x xid8) RETURNS json LANGUAGE plpgsql VOLATILE AS %L',
-    'rows_' || relation, consort.rows_body(relation));
-  EXECUTE format('CREATE OR REPLACE TRIGGER consort_notes AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION consort.%I()',
-    consort.full_name(relation), 'note_' || relation);
-  EXECUTE format('CREATE OR REPLACE TRIGGER consort_truncates AFTER TRUNCATE ON %s EXECUTE FUNCTION consort.note_truncate()',
-    consort.full_name(relation));
+  notes := consort.note_body(relation);
+  r := consort.rows_body(relation);
+  IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname = 'note_' || relation AND prosrc = notes) THEN
+    EXECUTE format('CREATE OR REPLACE FUNCTION consort.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %s AS %L', 'note_' || relation, settings, notes);
+    EXECUTE format('REVOKE ALL ON FUNCTION consort.%I() FROM public', 'note_' || relation);
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname = 'rows_' || relation AND prosrc = r) THEN
+    EXECUTE format('CREATE OR REPLACE FUNCTION consort.%I(x xid8) RETURNS json LANGUAGE plpgsql VOLATILE AS %L', 'rows_' || relation, r);
+    EXECUTE format('REVOKE ALL ON FUNCTION consort.%I(xid8) FROM public', 'rows_' || relation);
+  END IF;
+  SELECT count(*) INTO number FROM pg_trigger WHERE tgrelid = relation AND tgenabled = 'O'
+    AND (tgname = 'consort_truncates' OR tgname = 'consort_notes' AND tgfoid = to_regproc('consort.note_' || relation));
+  IF number < 2 THEN
+    EXECUTE format('CREATE OR REPLACE TRIGGER consort_notes AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION consort.%I()', tab, 'note_' || relation);
+    EXECUTE format('CREATE OR REPLACE TRIGGER consort_truncates AFTER TRUNCATE ON %s EXECUTE FUNCTION consort.note_truncate()', tab);
+    EXECUTE format('ALTER TABLE ONLY %s ENABLE TRIGGER consort_notes, ENABLE TRIGGER consort_truncates', tab);
+  END IF;
 END $f$;
 
 CREATE OR REPLACE FUNCTION consort.is_user_schema(namespace oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
@@ -253,51 +301,107 @@ CREATE OR REPLACE FUNCTION consort.is_user_schema(namespace oid) RETURNS boolean
 CREATE OR REPLACE FUNCTION consort.watch_all() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS
   $f$ SELECT consort.watch(oid) FROM pg_class WHERE relkind IN ('r', 'f') AND relpersistence <> 't' AND consort.is_user_schema(relnamespace) ORDER BY oid $f$;
 
--- Each node takes values of its own of each sequence: every n-th, from its place on.
+-- Each node takes values of its own of each sequence: those whose distance from its start, counted in increments, leaves
+-- the node's number as the remainder. A sequence is moved on to the node's next value where it stands at another's.
+CREATE OR REPLACE FUNCTION consort.own_value(start bigint, increment bigint, next numeric) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
+  SELECT (start + increment * (steps + ((number - steps) % nodes + nodes) % nodes))::bigint
+  FROM consort.place, LATERAL (SELECT ceil((next - start) / increment) AS steps) AS counted $f$;
 CREATE OR REPLACE FUNCTION consort.stride_all() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE s record; p record; last bigint; called boolean; name text;
+DECLARE s pg_sequence; nodes int := (SELECT p.nodes FROM consort.place p LIMIT 1); base bigint; last bigint; called boolean; name text;
 BEGIN
-  SELECT * INTO p FROM consort.place LIMIT 1;
-  IF p.nodes IS NULL OR p.nodes < 2 THEN RETURN; END IF;
+  IF nodes IS NULL OR nodes < 2 THEN RETURN; END IF;
+  DELETE FROM consort.strided WHERE NOT EXISTS (SELECT FROM pg_sequence WHERE seqrelid = sequence);
   FOR s IN SELECT q.* FROM pg_sequence q JOIN pg_class c ON c.oid = seqrelid
-      WHERE relpersistence <> 't' AND consort.is_user_schema(relnamespace) AND seqrelid NOT IN (SELECT sequence FROM consort.strided) LOOP
+      WHERE relpersistence <> 't' AND consort.is_user_schema(relnamespace) ORDER BY seqrelid LOOP
     name := consort.full_name(s.seqrelid);
+    SELECT increment INTO base FROM consort.strided WHERE sequence = s.seqrelid;
+    IF base IS NULL OR s.seqincrement <> base * nodes THEN
+      -- A new sequence, or a new increment.
+      base := s.seqincrement;
+      EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', name, base * nodes);
+      INSERT INTO consort.strided VALUES (s.seqrelid, base) ON CONFLICT (sequence) DO UPDATE SET increment = base;
+    END IF;
     EXECUTE format('SELECT last_value, is_called FROM %s', name) INTO last, called;
-    IF called THEN last := last + s.seqincrement; END IF;
-    EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', name, s.seqincrement * p.nodes);
-    PERFORM setval(s.seqrelid::regclass, last + p.number * s.seqincrement, false);
-    INSERT INTO consort.strided VALUES (s.seqrelid);
+    IF consort.own_value(s.seqstart, base, last) <> last THEN
+      PERFORM setval(s.seqrelid::regclass, consort.own_value(s.seqstart, base, last::numeric + CASE WHEN called THEN base ELSE 0 END), false);
+    END IF;
   END LOOP;
+END $f$;
+-- Values of sequences that clients have set: all nodes go on behind them.
+CREATE OR REPLACE FUNCTION consort.advance_sequences(positions json) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE s record; last bigint; own bigint;
+BEGIN
+  FOR s IN SELECT q.seqrelid, q.seqstart, t.increment, j.next FROM json_to_recordset(positions) AS j(name text, next numeric)
+      JOIN consort.strided t ON t.sequence = to_regclass(j.name) JOIN pg_sequence q ON q.seqrelid = t.sequence LOOP
+    EXECUTE format('SELECT last_value FROM %s', consort.full_name(s.seqrelid)) INTO last;
+    own := consort.own_value(s.seqstart, s.increment, s.next);
+    IF (own - last) * sign(s.increment) > 0 THEN PERFORM setval(s.seqrelid::regclass, own, false); END IF;
+  END LOOP;
+END $f$;
+CREATE OR REPLACE FUNCTION consort.note_sequences(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE positions json; s record; last bigint; called boolean; found jsonb := '[]';
+BEGIN
+  PERFORM consort.check_secret(secret);
+  FOR s IN SELECT sequence, increment, consort.full_name(sequence) AS name FROM consort.strided ORDER BY sequence LOOP
+    EXECUTE format('SELECT last_value, is_called FROM %s', s.name) INTO last, called;
+    found := found || jsonb_build_object('name', s.name, 'next', last::numeric + CASE WHEN called THEN s.increment ELSE 0 END);
+  END LOOP;
+  IF found <> '[]' THEN
+    INSERT INTO consort.effects (xact, effect) VALUES (pg_current_xact_id(), json_build_object('statement',
+      format('SELECT consort.advance_sequences(%L)', found), 'role', current_user, 'path', 'pg_catalog'));
+  END IF;
+  PERFORM consort.stride_all();
 END $f$;
 
 -- A command that changes the catalog is an effect: it is executed as it stands at every node.
-CREATE OR REPLACE FUNCTION consort.note_statement(statement text, role text, path text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+CREATE OR REPLACE FUNCTION consort.record_statement(statement text, role text, path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
   PERFORM consort.gather(pg_current_xact_id());
   INSERT INTO consort.effects (xact, effect, writes) VALUES (pg_current_xact_id(),
     json_build_object('statement', statement, 'role', role, 'path', path), ARRAY[consort.seed('database', '')]);
 END $f$;
-CREATE OR REPLACE FUNCTION consort.note_statement(statement text) RETURNS void LANGUAGE sql AS
-  $f$ SELECT consort.note_statement(statement, current_user::text, pg_catalog.current_setting('search_path')) $f$;
+CREATE OR REPLACE FUNCTION consort.note_statement(secret text, statement text, role text, path text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  PERFORM consort.record_statement(statement, role, path);
+END $f$;
+CREATE OR REPLACE FUNCTION consort.note_statement(secret text, statement text) RETURNS void LANGUAGE sql AS
+  $f$ SELECT consort.note_statement(secret, statement, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
+-- The next command that changes the catalog is one of a client's own, with this role and path.
+CREATE OR REPLACE FUNCTION consort.permit(secret text, its_role text, its_path text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  PERFORM consort.gather(pg_current_xact_id());
+  INSERT INTO consort.permits (xact, role, path) VALUES (pg_current_xact_id(), its_role, its_path)
+    ON CONFLICT (xact) DO UPDATE SET role = its_role, path = its_path, running = false, dropped = false, rewritten = '{}';
+END $f$;
+CREATE OR REPLACE FUNCTION consort.permit(secret text) RETURNS void LANGUAGE sql AS
+  $f$ SELECT consort.permit(secret, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
 
 -- A notification concerns no row.
-CREATE OR REPLACE FUNCTION consort.note_effect(statement text, role text, path text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-  $f$ INSERT INTO consort.effects (xact, effect) VALUES (pg_current_xact_id(),
-        json_build_object('statement', statement, 'role', role, 'path', path)) $f$;
-CREATE OR REPLACE FUNCTION consort.note_notify(statement text) RETURNS void LANGUAGE sql AS
-  $f$ SELECT consort.note_effect(statement, current_user::text, pg_catalog.current_setting('search_path')) $f$;
+CREATE OR REPLACE FUNCTION consort.note_notify(secret text, statement text, role text, path text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  INSERT INTO consort.effects (xact, effect) VALUES (pg_current_xact_id(), json_build_object('statement', statement, 'role', role, 'path', path));
+END $f$;
+CREATE OR REPLACE FUNCTION consort.note_notify(secret text, statement text) RETURNS void LANGUAGE sql AS
+  $f$ SELECT consort.note_notify(secret, statement, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
 
--- Locks of whole tables, which nothing but an item tells other nodes of.
-CREATE OR REPLACE FUNCTION consort.note_lock(item bigint, shared boolean) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-  $f$ INSERT INTO consort.notes VALUES (pg_current_xact_id(), 0, 0, NULL,
-    CASE WHEN NOT shared THEN ARRAY[item] END, CASE WHEN shared THEN ARRAY[item] END) $f$;
-CREATE OR REPLACE FUNCTION consort.note_locks(tables text[], shared boolean) RETURNS void LANGUAGE sql AS
-  $f$ SELECT consort.note_lock(coalesce((SELECT consort.table_item(c.oid) FROM pg_catalog.pg_class c
-        WHERE c.oid = pg_catalog.to_regclass(t) AND c.relkind IN ('r', 'p')), consort.seed('database', '')), shared)
-      FROM pg_catalog.unnest(tables) t $f$;
+-- Locks of whole tables, which nothing but an item tells other nodes of. Names are resolved under the client's path.
+CREATE OR REPLACE FUNCTION consort.note_lock(secret text, relations pg_catalog.oid[], shared boolean) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  INSERT INTO consort.notes SELECT pg_current_xact_id(), 0, 0, NULL, CASE WHEN NOT shared THEN ARRAY[item] END, CASE WHEN shared THEN ARRAY[item] END
+    FROM (SELECT coalesce((SELECT consort.table_item(c.oid) FROM pg_class c WHERE c.oid = r AND relkind IN ('r', 'p')), consort.seed('database', '')) AS item
+          FROM unnest(relations) r) AS items;
+END $f$;
+CREATE OR REPLACE FUNCTION consort.note_locks(secret text, tables text[], shared boolean) RETURNS void LANGUAGE sql AS
+  $f$ SELECT consort.note_lock(secret, (SELECT pg_catalog.array_agg(pg_catalog.to_regclass(t)::pg_catalog.oid) FROM pg_catalog.unnest(tables) t), shared) $f$;
 
 -- What the notes say becomes effects.
 CREATE OR REPLACE FUNCTION consort.gather(x xid8) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
@@ -318,12 +422,14 @@ BEGIN
 END $f$;
 
 -- The write set of this transaction; NULL if there is none.
-CREATE OR REPLACE FUNCTION consort.capture() RETURNS text LANGUAGE plpgsql SECURITY DEFINER
+CREATE OR REPLACE FUNCTION consort.capture(secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex
 SET lc_monetary = 'C' SET timezone = 'UTC' AS $f$
 DECLARE x xid8 := pg_current_xact_id_if_assigned(); answer text;
 BEGIN
+  PERFORM consort.check_secret(secret);
   IF x IS NULL THEN RETURN NULL; END IF;
+  DELETE FROM consort.permits WHERE xact = x;
   PERFORM consort.gather(x);
   SELECT json_build_object('effects', json_agg(effect ORDER BY place),
       'writes', (SELECT json_agg(DISTINCT i) FROM consort.effects, unnest(writes) i WHERE xact = x),
@@ -338,14 +444,30 @@ END $f$;
 -- The life of the server that a session speaks to: each recovery starts another checkpointer.
 CREATE OR REPLACE FUNCTION consort.incarnation() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
   $f$ SELECT pid::text || backend_start::text FROM pg_stat_activity WHERE backend_type = 'checkpointer' $f$;
-CREATE OR REPLACE FUNCTION consort.commit_at(v bigint) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-  $f$ INSERT INTO consort.version VALUES (v) $f$;
+CREATE OR REPLACE FUNCTION consort.commit_at(secret text, v text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  INSERT INTO consort.version VALUES (v::bigint);
+END $f$;
 
--- Commands that change the catalog: they are recorded where a client runs them through Consort, and refused elsewhere.
-CREATE OR REPLACE FUNCTION consort.after_ddl(tag text, dropped boolean) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+-- Commands that change the catalog: they are recorded where a client runs them through Consort, and refused elsewhere. The
+-- applier, which alone has this replication role, runs those that were recorded.
+CREATE OR REPLACE FUNCTION consort.after_ddl(tag text, dropped boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE r oid;
 BEGIN
-  IF dropped THEN RETURN; END IF;
+  IF dropped THEN
+    IF tag NOT IN ('DROP TABLE', 'DROP VIEW', 'DROP FUNCTION', 'DROP PROCEDURE', 'DROP TRIGGER', 'DROP SEQUENCE') THEN PERFORM consort.watch_all(); END IF;
+    RETURN;
+  END IF;
+  IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() c JOIN pg_trigger t ON t.oid = c.objid JOIN pg_proc p ON p.oid = tgfoid
+      WHERE c.classid = 'pg_trigger'::regclass AND pronamespace = 'consort'::regnamespace) THEN
+    RAISE EXCEPTION 'cannot change a trigger of Consort' USING ERRCODE = '42501';
+  END IF;
+  IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() c JOIN pg_class p ON p.oid = c.objid
+      WHERE c.classid = 'pg_class'::regclass AND relpersistence = 'u' AND relkind IN ('r', 'S')) THEN
+    RAISE EXCEPTION 'unlogged tables are not supported by this design' USING ERRCODE = '0A000',
+      HINT = 'A node that crashes would have the table empty. Leave UNLOGGED out.';
+  END IF;
   IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE classid IN ('pg_namespace'::regclass, 'pg_type'::regclass)
       OR object_type IN ('schema', 'type', 'extension')) AND tag !~ '^CREATE (SCHEMA|TYPE|DOMAIN)' THEN
     PERFORM consort.watch_all();
@@ -365,46 +487,65 @@ BEGIN
   END IF;
   PERFORM consort.stride_all();
 END $f$;
-CREATE OR REPLACE FUNCTION consort.on_ddl() RETURNS event_trigger LANGUAGE plpgsql AS $f$
-DECLARE lasts boolean; is_drop boolean := tg_tag LIKE 'DROP %';
+CREATE OR REPLACE FUNCTION consort.on_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE x xid8 := pg_current_xact_id(); p consort.permits; is_drop boolean := tg_tag LIKE 'DROP %'; applies boolean := current_setting('session_replication_role') = 'replica';
 BEGIN
-  IF pg_catalog.current_setting('consort.inside', true) = 'on' THEN RETURN; END IF;
+  SELECT * INTO p FROM consort.permits WHERE xact = x;
+  IF p.running THEN RETURN; END IF;
   -- What the script of an extension does is part of the command that makes it.
-  IF EXISTS (SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() WHERE in_extension)
-    AND NOT EXISTS (SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() WHERE NOT in_extension) THEN RETURN; END IF;
-  IF is_drop THEN
-    lasts := coalesce(pg_catalog.current_setting('consort.dropped', true) = 'on', false);
-    PERFORM pg_catalog.set_config('consort.dropped', '', true);
-  ELSE
-    lasts := NOT EXISTS (SELECT FROM pg_catalog.pg_event_trigger_ddl_commands())
-      OR EXISTS (SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() WHERE schema_name IS NULL OR schema_name <> 'pg_temp');
+  IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE in_extension)
+    AND NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE NOT in_extension) THEN RETURN; END IF;
+  IF is_drop AND p.dropped IS NOT TRUE
+    OR NOT is_drop AND EXISTS (SELECT FROM pg_event_trigger_ddl_commands())
+      AND NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE schema_name IS NULL OR schema_name <> 'pg_temp') THEN RETURN; END IF;
+  IF NOT applies AND p.role IS NULL THEN
+    RAISE EXCEPTION 'cannot change the catalog here: % would not be certified', tg_tag USING ERRCODE = '0A000',
+      HINT = 'Run it through Consort as a statement of its own, outside of functions and DO blocks.';
   END IF;
-  IF NOT lasts THEN RETURN; END IF;
-  IF pg_catalog.current_setting('consort.lane', true) IS DISTINCT FROM 'on' THEN
-    IF pg_catalog.current_setting('consort.ddl', true) IS DISTINCT FROM 'on' THEN
-      RAISE EXCEPTION 'cannot change the catalog here: % would not be certified', tg_tag USING ERRCODE = '0A000',
-        HINT = 'Run it through Consort as a statement of its own, outside of functions and DO blocks.';
-    END IF;
-    PERFORM pg_catalog.set_config('consort.ddl', '', true);
-    PERFORM consort.note_statement(pg_catalog.current_query());
-  END IF;
-  PERFORM pg_catalog.set_config('consort.inside', 'on', true);
+  INSERT INTO consort.permits (xact, running) VALUES (x, true) ON CONFLICT (xact) DO UPDATE SET running = true;
+  IF NOT applies THEN PERFORM consort.record_statement(current_query(), p.role, p.path); END IF;
   PERFORM consort.after_ddl(tg_tag, is_drop);
-  PERFORM pg_catalog.set_config('consort.inside', '', true);
+  IF NOT applies THEN
+    -- Rows that the command has made: other nodes get these in the place of their own.
+    INSERT INTO consort.notes SELECT x, c.oid, 1, NULL, ARRAY[consort.table_item(c.oid)], NULL
+      FROM pg_class c WHERE relkind = 'r' AND relpersistence <> 't' AND (oid = ANY (p.rewritten) OR tg_tag IN ('CREATE TABLE AS', 'SELECT INTO')
+        AND oid IN (SELECT objid FROM pg_event_trigger_ddl_commands() WHERE classid = 'pg_class'::regclass));
+  END IF;
+  DELETE FROM consort.permits WHERE xact = x;
 END $f$;
-CREATE OR REPLACE FUNCTION consort.on_drop() RETURNS event_trigger LANGUAGE plpgsql AS $f$
+CREATE OR REPLACE FUNCTION consort.on_drop() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE own text;
 BEGIN
-  IF pg_catalog.current_setting('consort.inside', true) = 'on' THEN RETURN; END IF;
-  IF EXISTS (SELECT FROM pg_catalog.pg_event_trigger_dropped_objects()
+  IF EXISTS (SELECT FROM consort.permits WHERE xact = pg_current_xact_id_if_assigned() AND running) THEN RETURN; END IF;
+  SELECT object_identity INTO own FROM pg_event_trigger_dropped_objects() WHERE original
+    AND (schema_name = 'consort' OR object_identity = 'consort' OR object_type = 'trigger' AND address_names[array_upper(address_names, 1)] ~ '^consort_');
+  IF own IS NOT NULL THEN
+    RAISE EXCEPTION 'cannot drop %: it is part of Consort', own USING ERRCODE = '42501',
+      HINT = 'How to leave Consort stands in its manual, in the chapter on multi-primary designs.';
+  END IF;
+  IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects()
       WHERE original AND NOT is_temporary AND schema_name IS DISTINCT FROM 'pg_temp') THEN
-    PERFORM pg_catalog.set_config('consort.dropped', 'on', true);
+    INSERT INTO consort.permits (xact, dropped) VALUES (pg_current_xact_id(), true) ON CONFLICT (xact) DO UPDATE SET dropped = true;
   END IF;
 END $f$;
-DO $do$ BEGIN
-  DROP EVENT TRIGGER IF EXISTS consort_ddl;
-  DROP EVENT TRIGGER IF EXISTS consort_drop;
-  CREATE EVENT TRIGGER consort_ddl ON ddl_command_end EXECUTE FUNCTION consort.on_ddl();
-  CREATE EVENT TRIGGER consort_drop ON sql_drop EXECUTE FUNCTION consort.on_drop();
-  ALTER EVENT TRIGGER consort_ddl ENABLE ALWAYS;
-  ALTER EVENT TRIGGER consort_drop ENABLE ALWAYS;
-END $do$;
+-- A default that gives each row another value: other nodes would have others.
+CREATE OR REPLACE FUNCTION consort.on_rewrite() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  IF pg_event_trigger_table_rewrite_reason() & 2 = 2 THEN
+    INSERT INTO consort.permits AS p (xact, rewritten) VALUES (pg_current_xact_id(), ARRAY[pg_event_trigger_table_rewrite_oid()])
+      ON CONFLICT (xact) DO UPDATE SET rewritten = p.rewritten || pg_event_trigger_table_rewrite_oid();
+  END IF;
+END $f$;
+
+-- Clients may call what follows, and nothing else.
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA consort FROM public;
+GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.capture(text), consort.commit_at(text, text),
+  consort.permit(text), consort.permit(text, text, text), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
+  consort.note_notify(text, text), consort.note_notify(text, text, text, text), consort.note_sequences(text),
+  consort.note_locks(text, text[], boolean), consort.note_lock(text, oid[], boolean) TO public;
+
+CREATE EVENT TRIGGER consort_ddl ON ddl_command_end EXECUTE FUNCTION consort.on_ddl();
+CREATE EVENT TRIGGER consort_drop ON sql_drop EXECUTE FUNCTION consort.on_drop();
+CREATE EVENT TRIGGER consort_rewrite ON table_rewrite EXECUTE FUNCTION consort.on_rewrite();
+ALTER EVENT TRIGGER consort_ddl ENABLE ALWAYS;
+ALTER EVENT TRIGGER consort_drop ENABLE ALWAYS;

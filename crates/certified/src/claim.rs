@@ -5,6 +5,21 @@ use history::Version;
 use std::cell::Cell;
 use tokio::sync::Notify;
 
+/// A cancellation by Consort. It is meant for a doomed transaction, and may reach the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cancellation {
+    /// None is on its way.
+    #[default]
+    None,
+    /// The node was asked to send one.
+    Asked,
+    /// The node has sent it: it reaches what runs now, or nothing.
+    Sent,
+}
+
+/// SQLSTATE of a cancelled statement.
+const QUERY_CANCELED: &str = "57014";
+
 /// The claim of one session at its node.
 ///
 /// Invariant: a transaction that has a version is never doomed.
@@ -16,6 +31,8 @@ pub(crate) struct Claim {
     pub(crate) start: Cell<Version>,
     /// The backend runs something of this session.
     pub(crate) runs: Cell<bool>,
+    /// Whether a cancellation by Consort may still reach what the backend runs.
+    pub(crate) cancellation: Cell<Cancellation>,
     certified: Cell<Option<Version>>,
     doomed: Cell<bool>,
     told: Notify,
@@ -60,6 +77,18 @@ impl Claim {
         self.doomed.get()
     }
 
+    /// Whether an error with this SQLSTATE came from Consort's own doing: the client hears of a conflict.
+    pub(crate) fn has_caused(&self, sqlstate: &str) -> bool {
+        self.is_doomed() || sqlstate == QUERY_CANCELED && self.cancellation.get() != Cancellation::None
+    }
+
+    /// A request has ended that began when no more was asked of the node.
+    pub(crate) fn outlives_cancellation(&self) {
+        if self.cancellation.get() == Cancellation::Sent {
+            self.cancellation.set(Cancellation::None);
+        }
+    }
+
     /// Completes when the transaction must end.
     pub(crate) async fn doomed(&self) {
         loop {
@@ -75,6 +104,18 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn late_cancellation_is_a_conflict_and_a_later_one_is_not() {
+        let claim = Claim::default();
+        assert!(!claim.has_caused(QUERY_CANCELED), "the client's own");
+        claim.cancellation.set(Cancellation::Asked);
+        claim.outlives_cancellation();
+        assert!(claim.has_caused(QUERY_CANCELED) && !claim.has_caused("23505"));
+        claim.cancellation.set(Cancellation::Sent);
+        claim.outlives_cancellation();
+        assert!(!claim.has_caused(QUERY_CANCELED));
+    }
 
     #[test]
     fn claim_with_a_version_is_never_doomed() {

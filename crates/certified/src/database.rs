@@ -46,6 +46,8 @@ pub(crate) struct Database {
     ledger: Ledger,
     records: RefCell<BTreeMap<Version, Rc<Record>>>,
     acknowledged: Cell<Version>,
+    /// Parameter of Consort's own commands at the nodes. Each process has its own: one that was replaced commits nothing.
+    pub(crate) secret: Rc<str>,
     /// Transactions that were refused.
     conflicts: Cell<u64>,
 }
@@ -82,6 +84,11 @@ impl Database {
             catalog: tokio::sync::RwLock::new(()),
             certifier: RefCell::new(certifier),
             acknowledged: Cell::new(ledger.newest()),
+            secret: conn::random::secret()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+                .into(),
             ledger,
             records: RefCell::new(records),
             conflicts: Cell::default(),

@@ -5,16 +5,18 @@ use conn::log_in::LoggedIn;
 use conn::peer::{Peer, malformed};
 use conn::socket::Place;
 use std::io;
+use std::rc::Rc;
 use wire::tag::back;
 use wire::{Asks, CancelRequest, Complaint, Frame, Status, Target};
 
 /// No message is longer.
 pub(crate) const LONGEST: usize = 0x3FFF_FFFF;
 
-/// A command of Consort's own.
+/// A command of Consort's own. One of those that take effect in the schema `consort` says the secret, its first parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     name: &'static str,
+    says_secret: bool,
     parameter: Option<String>,
 }
 
@@ -24,13 +26,25 @@ macro_rules! commands {
             $(
                 #[doc = concat!("`", $text, "`")]
                 pub(crate) fn $function() -> Command {
-                    Command { name: $name, parameter: None }
+                    Command { name: $name, says_secret: has_parameter($text), parameter: None }
                 }
             )*
         }
         /// Name and text of each.
         const ALL: &[(&str, &str)] = &[$(($name, $text)),*];
     };
+}
+
+/// Whether a text has a parameter.
+const fn has_parameter(text: &str) -> bool {
+    let (bytes, mut at) = (text.as_bytes(), 0);
+    while at < bytes.len() {
+        if bytes[at] == b'$' {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 commands! {
@@ -41,38 +55,44 @@ commands! {
     roll_back "consort_rollback" "ROLLBACK"
     fail "consort_fail" "ROLLBACK TO SAVEPOINT consort_no_savepoint"
     immediate "consort_immediate" "SET CONSTRAINTS ALL IMMEDIATE"
-    certifies "consort_certifies" "SELECT pg_catalog.set_config('consort.certifies', 'on', true)"
-    changes_catalog "consort_ddl" "SELECT consort.gather(pg_catalog.pg_current_xact_id_if_assigned()), pg_catalog.set_config('consort.ddl', 'on', true)"
-    capture "consort_capture" "SELECT consort.capture()"
+    certifies "consort_certifies" "SELECT consort.certifies($1)"
+    certifies_early "consort_certifies_early" "SELECT consort.certifies($1) FROM pg_catalog.pg_current_xact_id()"
+    permits_ddl "consort_permit" "SELECT consort.permit($1)"
+    capture "consort_capture" "SELECT consort.capture($1)"
+    note_sequences "consort_sequences" "SELECT consort.note_sequences($1)"
     flush "consort_flush" "SELECT pg_catalog.set_config('synchronous_commit', 'on', true), pg_catalog.pg_logical_emit_message(true, 'consort', '')"
     bound_locks "consort_bound_locks" "SELECT pg_catalog.set_config('lock_timeout', '5s', true)"
     in_memory "consort_in_memory" "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)"
     on_disk "consort_on_disk" "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)"
 }
 
-/// Commands with one parameter, a text.
+/// Commands with the secret and one more parameter, a text.
 const WITH_PARAMETER: &[(&str, &str)] = &[
-    ("consort_version", "SELECT consort.commit_at($1::text::bigint)"),
-    ("consort_statement", "SELECT consort.note_statement($1::text)"),
-    ("consort_notify", "SELECT consort.note_notify($1::text)"),
-    ("consort_writes", "SELECT consort.note_locks($1::text::text[], false)"),
-    ("consort_shares", "SELECT consort.note_locks($1::text::text[], true)"),
+    ("consort_version", "SELECT consort.commit_at($1, $2)"),
+    ("consort_statement", "SELECT consort.note_statement($1, $2)"),
+    ("consort_notify", "SELECT consort.note_notify($1, $2)"),
+    ("consort_writes", "SELECT consort.note_locks($1, $2, false)"),
+    ("consort_shares", "SELECT consort.note_locks($1, $2, true)"),
 ];
 
 impl Command {
+    fn with(name: &'static str, parameter: String) -> Command {
+        Command { name, says_secret: true, parameter: Some(parameter) }
+    }
+
     /// The transaction shows this version.
     pub(crate) fn commit_at(version: u64) -> Command {
-        Command { name: "consort_version", parameter: Some(version.to_string()) }
+        Command::with("consort_version", version.to_string())
     }
 
     /// A command that no event trigger hears of is an effect.
     pub(crate) fn note_statement(text: &str) -> Command {
-        Command { name: "consort_statement", parameter: Some(text.to_owned()) }
+        Command::with("consort_statement", text.to_owned())
     }
 
     /// Listeners at all nodes hear of it.
     pub(crate) fn note_notify(text: &str) -> Command {
-        Command { name: "consort_notify", parameter: Some(text.to_owned()) }
+        Command::with("consort_notify", text.to_owned())
     }
 
     /// Tables were locked, for writing or shared.
@@ -80,20 +100,19 @@ impl Command {
         let quoted =
             tables.iter().map(|table| format!("\"{}\"", table.replace('\\', "\\\\").replace('"', "\\\"")));
         let tables = format!("{{{}}}", quoted.collect::<Vec<_>>().join(","));
-        let name = if shared { "consort_shares" } else { "consort_writes" };
-        Command { name, parameter: Some(tables) }
+        Command::with(if shared { "consort_shares" } else { "consort_writes" }, tables)
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, secret: &str, out: &mut Vec<u8>) {
+        let parameters: Vec<&str> =
+            self.says_secret.then_some(secret).into_iter().chain(self.parameter.as_deref()).collect();
+        let count = u16::try_from(parameters.len()).expect("two at most");
         let mut rest = vec![0, 0];
-        match &self.parameter {
-            None => rest.extend_from_slice(&[0, 0]),
-            Some(text) => {
-                let length = u32::try_from(text.len()).expect("a command is short");
-                rest.extend_from_slice(&[0, 1]);
-                rest.extend_from_slice(&length.to_be_bytes());
-                rest.extend_from_slice(text.as_bytes());
-            }
+        rest.extend_from_slice(&count.to_be_bytes());
+        for text in parameters {
+            let length = u32::try_from(text.len()).expect("a command is short");
+            rest.extend_from_slice(&length.to_be_bytes());
+            rest.extend_from_slice(text.as_bytes());
         }
         rest.extend_from_slice(&[0, 0]);
         // One that failed has left its portal.
@@ -127,13 +146,14 @@ pub(crate) struct Engine {
     /// Where its transaction stands.
     pub(crate) status: Status,
     prepared: bool,
+    secret: Rc<str>,
 }
 
 impl Engine {
-    /// A connection that is logged in.
-    pub(crate) fn new(logged_in: LoggedIn, place: Place) -> Engine {
+    /// A connection that is logged in; `secret` is what Consort's own commands say.
+    pub(crate) fn new(logged_in: LoggedIn, place: Place, secret: Rc<str>) -> Engine {
         let LoggedIn { peer, key, .. } = logged_in;
-        Engine { peer, key, place, status: Status::Idle, prepared: false }
+        Engine { peer, key, place, status: Status::Idle, prepared: false, secret }
     }
 
     /// The statements that were prepared there are gone.
@@ -165,7 +185,7 @@ impl Engine {
     /// Writes commands in front of what follows.
     pub(crate) fn precede(&mut self, commands: &[Command]) {
         let out = self.peer.out();
-        commands.iter().for_each(|command| command.write(out));
+        commands.iter().for_each(|command| command.write(&self.secret, out));
     }
 
     /// Runs commands, as one request.

@@ -1,27 +1,36 @@
 //! Objects of a database at a node: the capture of write sets, and which of how many nodes it is.
 
 use crate::database::Database;
-use crate::node_connection::said;
+use crate::node_connection::{first, said};
+use crate::script::literal;
 use crate::site::Site;
 use postgres::address::Control;
 
 /// The schema, the triggers and their functions.
 const CAPTURE: &str = include_str!("capture.sql");
 
-/// Installs it, in one transaction.
+/// Installs it, in one transaction. What is there already stays: its tables are not locked.
 ///
 /// # Errors
 /// What the server says.
 pub(crate) async fn install(control: &Control, database: &Database, site: &Site) -> Result<(), String> {
-    let place = format!(
-        "DELETE FROM consort.place; INSERT INTO consort.place VALUES ({}, {});",
-        site.number,
-        database.sites.len()
-    );
-    // The event triggers of an earlier start take this for a client's.
+    let capture = if is_installed(control).await? {
+        String::new()
+    } else {
+        let text = literal(CAPTURE);
+        format!(
+            "{CAPTURE}; DELETE FROM consort.installed; INSERT INTO consort.installed VALUES (pg_catalog.md5({text}));"
+        )
+    };
+    // The event triggers of an earlier start take this for an applier's.
     let text = format!(
-        "BEGIN; SET LOCAL consort.inside = 'on'; {CAPTURE}; {place} SELECT consort.watch_all(); \
-         SELECT consort.stride_all(); COMMIT"
+        "BEGIN; {capture} DELETE FROM consort.place; INSERT INTO consort.place VALUES ({}, {}); \
+         DELETE FROM consort.secret; INSERT INTO consort.secret VALUES ({}); \
+         INSERT INTO consort.permits (xact, running) VALUES (pg_catalog.pg_current_xact_id(), true); \
+         SELECT consort.watch_all(); SELECT consort.stride_all(); DELETE FROM consort.permits; COMMIT",
+        site.number,
+        database.sites.len(),
+        literal(&database.secret)
     );
     let installed = control.batch_execute(&text).await;
     if installed.is_err() {
@@ -29,4 +38,14 @@ pub(crate) async fn install(control: &Control, database: &Database, site: &Site)
         let _ = control.batch_execute("ROLLBACK").await;
     }
     installed.map_err(|error| format!("the capture cannot be installed: {}", said(&error)))
+}
+
+/// Whether the node has the capture of this very text.
+async fn is_installed(control: &Control) -> Result<bool, String> {
+    if first(control, "SELECT pg_catalog.to_regclass('consort.installed') IS NOT NULL").await? != "t" {
+        return Ok(false);
+    }
+    let text = literal(CAPTURE);
+    let same = format!("SELECT count(*) FROM consort.installed WHERE text_md5 = pg_catalog.md5({text})");
+    Ok(first(control, &same).await? == "1")
 }

@@ -6,11 +6,13 @@ use crate::engine::Engine;
 use crate::options::Options;
 use crate::session::{Beginning, Session};
 use crate::site::{Site, State};
+use config::Config;
 use conn::log_in::{Refusal, Wish, log_in, refuse};
 use conn::random;
 use conn::socket::Place;
 use frontend::{Arrived, Sessions, Soon};
-use history::Version;
+use history::{Consistency, Version};
+use session_state::Startup;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,6 +51,7 @@ pub struct Shown {
 /// The nodes and their databases.
 pub struct Cluster {
     options: Rc<Options>,
+    config: Rc<Config>,
     databases: RefCell<BTreeMap<String, Rc<Database>>>,
     /// Why the process must stop.
     failed: RefCell<Option<String>>,
@@ -56,10 +59,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of these nodes.
-    pub fn new(options: Options) -> Rc<Cluster> {
+    /// A cluster of these nodes. The configuration says how sessions begin.
+    pub fn new(options: Options, config: Rc<Config>) -> Rc<Cluster> {
         Rc::new(Cluster {
             options: Rc::new(options),
+            config,
             databases: RefCell::default(),
             failed: RefCell::default(),
             fails: Notify::new(),
@@ -162,7 +166,7 @@ impl Cluster {
         let Arrived { mut client, seat, startup, secret, registry, .. } = arrived;
         let name = startup.database.clone();
         let problem = match self.begin(&registry, &startup, secret).await {
-            Ok((database, site, engine, greeting)) => {
+            Ok(Entered { database, site, engine, greeting, consistency }) => {
                 let key = CancelRequest { pid: engine.key.pid, secret: random::cancel_secret(seat.minor) };
                 seat.running.settled(&engine.place, &engine.key);
                 seat.pid.set(engine.key.pid);
@@ -174,7 +178,8 @@ impl Cluster {
                 out.key_data(key.pid, &key.secret);
                 out.ready(Status::Idle);
                 seat.idle(Status::Idle);
-                let session = Session::new(Beginning { client, engine, registry, seat, database, site });
+                let session =
+                    Session::new(Beginning { client, engine, registry, seat, database, site, consistency });
                 return session.run().await;
             }
             Err(problem) => problem,
@@ -193,12 +198,17 @@ impl Cluster {
         registry: &Rc<conn::registry::Registry>,
         startup: &wire::Startup,
         secret: Option<conn::secrets::Secret>,
-    ) -> Result<(Rc<Database>, Rc<Site>, Engine, Vec<u8>), Entry> {
+    ) -> Result<Entered, Entry> {
         if startup.replication() != Ok(None) {
             let why = "replication connections are not supported by this design";
             return Err(Entry::Problem(Problem::fatal("0A000", why).hint("Connect to a node itself.")));
         }
-        safe_options(startup).map_err(Entry::Problem)?;
+        let defaults = self.config.defaults(&startup.database, &startup.user);
+        let pairs = startup.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let Startup { forward, own } = Startup::of(pairs, defaults).map_err(|error| {
+            Entry::Problem(Problem { hint: error.hint, ..Problem::fatal(error.sqlstate, error.message) })
+        })?;
+        safe_options(&forward).map_err(Entry::Problem)?;
         self.exists(&startup.database).await?;
         let database =
             self.database(&startup.database).map_err(|why| Entry::Problem(Problem::fatal("58000", why)))?;
@@ -210,8 +220,11 @@ impl Cluster {
                     Problem::fatal("57P03", why).hint("SHOW NODES in the console tells why."),
                 ));
             };
-            match self.log_in(registry, &site, startup, secret.clone()).await {
-                Ok((engine, greeting)) => return Ok((database, site, engine, greeting)),
+            match self.log_in(registry, &database, &site, (startup, &forward), secret.clone()).await {
+                Ok((engine, greeting)) => {
+                    let consistency = own.consistency;
+                    return Ok(Entered { database, site, engine, greeting, consistency });
+                }
                 Err(Refusal::Unreachable(why)) => {
                     let node = &self.options.nodes[site.number].name;
                     tracing::debug!(node, why, "a node takes no log-in; another one is tried");
@@ -226,25 +239,24 @@ impl Cluster {
     async fn log_in(
         &self,
         registry: &Rc<conn::registry::Registry>,
+        database: &Database,
         site: &Site,
-        startup: &wire::Startup,
+        (startup, parameters): (&wire::Startup, &[(String, String)]),
         secret: Option<conn::secrets::Secret>,
     ) -> Result<(Engine, Vec<u8>), Refusal> {
         let place = Place::from(&self.options.nodes[site.number].address);
-        let own = |name: &str| name.starts_with("consort.");
-        let parameters = startup.parameters.iter().filter(|(name, _)| !own(name)).cloned().collect();
         let wish = Wish {
             place: place.clone(),
             user: startup.user.clone(),
             database: startup.database.clone(),
-            parameters,
+            parameters: parameters.to_vec(),
             secret,
             limit: self.options.connect_limit,
             role: None,
         };
         let logged_in = log_in(&wish, &registry.rooms).await?;
         let greeting = logged_in.greeting.clone();
-        Ok((Engine::new(logged_in, place), greeting))
+        Ok((Engine::new(logged_in, place, database.secret.clone()), greeting))
     }
 
     /// A ledger is made for a database that a node has, and for no other name.
@@ -264,18 +276,26 @@ impl Cluster {
 }
 
 /// Options of the start-up message must not switch the capture off.
-fn safe_options(startup: &wire::Startup) -> Result<(), Problem> {
-    let unsafe_one = startup.parameters.iter().any(|(name, value)| {
-        let value = value.to_ascii_lowercase();
+fn safe_options(parameters: &[(String, String)]) -> Result<(), Problem> {
+    let unsafe_one = parameters.iter().any(|(name, value)| {
+        let value = value.to_ascii_lowercase().replace('-', "_");
         name.eq_ignore_ascii_case("session_replication_role")
-            || name.eq_ignore_ascii_case("options")
-                && (value.contains("session_replication_role") || value.contains("consort."))
+            || name.eq_ignore_ascii_case("options") && value.contains("session_replication_role")
     });
     match unsafe_one {
         true => Err(Problem::fatal("0A000", "the start-up options would switch the capture of changes off")
-            .hint("Leave session_replication_role and consort.* out of the options.")),
+            .hint("Leave session_replication_role out of the options.")),
         false => Ok(()),
     }
+}
+
+/// A session that is logged in at a node.
+struct Entered {
+    database: Rc<Database>,
+    site: Rc<Site>,
+    engine: Engine,
+    greeting: Vec<u8>,
+    consistency: Consistency,
 }
 
 /// Why a client does not get in.

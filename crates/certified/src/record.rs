@@ -44,10 +44,22 @@ pub(crate) struct Rows {
     pub(crate) keys: Vec<String>,
     /// Columns that no UPDATE may set.
     pub(crate) fixed: Vec<String>,
-    /// True if the table was emptied before.
-    pub(crate) truncated: bool,
+    /// Whether the table is emptied before, and `rows` are all that it has.
+    pub(crate) emptied: Emptied,
     /// Each row.
     pub(crate) rows: Vec<RowChange>,
+}
+
+/// How a table is emptied before its rows come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Emptied {
+    /// It is not.
+    #[default]
+    No,
+    /// A client has truncated it.
+    Truncated,
+    /// Row by row: a command has filled it, whose values may be others at another node.
+    Deleted,
 }
 
 /// Change of one row. Where nothing tells rows apart `before` is the change of the number of rows like `key`.
@@ -81,7 +93,7 @@ struct CapturedEffect {
     keys: Option<Vec<String>>,
     fixed: Option<Vec<String>>,
     #[serde(default)]
-    truncated: bool,
+    emptied: Emptied,
     rows: Option<Vec<CapturedRow>>,
     statement: Option<String>,
     role: Option<String>,
@@ -96,7 +108,7 @@ impl CapturedEffect {
         }
         let rows = self.rows.unwrap_or_default().into_iter();
         let rows: Vec<_> = rows.map(|(before, key, row)| RowChange { before, key, row }).collect();
-        if rows.is_empty() && !self.truncated {
+        if rows.is_empty() && self.emptied == Emptied::No {
             return None;
         }
         Some(Effect::Rows(Rows {
@@ -104,7 +116,7 @@ impl CapturedEffect {
             columns: self.columns.unwrap_or_default(),
             keys: self.keys.unwrap_or_default(),
             fixed: self.fixed.unwrap_or_default(),
-            truncated: self.truncated,
+            emptied: self.emptied,
             rows,
         }))
     }

@@ -1,7 +1,7 @@
 //! Records as SQL: what an applier runs at another node. Within a record tables are emptied first, then rows are deleted,
 //! changed and inserted, so that a value of a unique key is free before it is taken.
 
-use crate::record::{Effect, Record, RowChange, Rows, Values};
+use crate::record::{Effect, Emptied, Record, RowChange, Rows, Values};
 use history::Version;
 use std::fmt::Write;
 
@@ -17,67 +17,98 @@ pub(crate) enum Way {
     Again,
 }
 
-/// One transaction that applies these records.
-pub(crate) fn transaction(records: &[(Version, &Record)], way: Way) -> String {
-    let mut sql = String::from("BEGIN;");
-    for (_, record) in records {
-        apply(record, way, &mut sql);
-    }
-    let versions: Vec<String> = records.iter().map(|(version, _)| format!("({})", version.get())).collect();
-    let _ = write!(sql, "INSERT INTO consort.version VALUES {};COMMIT", versions.join(","));
-    sql
+/// Statements that run as one text, and how many rows each one concerns, where that is known.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// The text.
+    pub(crate) sql: String,
+    /// One for each statement.
+    pub(crate) rows: Vec<Option<u64>>,
 }
 
-fn apply(record: &Record, way: Way, sql: &mut String) {
+impl Script {
+    fn statement(&mut self, text: std::fmt::Arguments<'_>, rows: Option<u64>) {
+        let _ = self.sql.write_fmt(text);
+        self.sql.push(';');
+        self.rows.push(rows);
+    }
+
+    /// The first statement of which the server says another number of rows: its place, and both numbers. A text whose
+    /// statements the server counts differently tells nothing.
+    pub(crate) fn difference(&self, said: &[u64]) -> Option<(usize, u64, u64)> {
+        let both = self.rows.iter().zip(said).enumerate().filter(|_| self.rows.len() == said.len());
+        both.filter_map(|(at, (rows, said))| rows.map(|rows| (at, rows, *said)))
+            .find(|(_, rows, said)| rows != said)
+    }
+}
+
+/// One transaction that applies these records, but for its COMMIT.
+pub(crate) fn transaction(records: &[(Version, &Record)], way: Way) -> Script {
+    let mut script = Script::default();
+    script.statement(format_args!("BEGIN"), None);
+    for (_, record) in records {
+        apply(record, way, &mut script);
+    }
+    let versions: Vec<String> = records.iter().map(|(version, _)| format!("({})", version.get())).collect();
+    script.statement(format_args!("INSERT INTO consort.version VALUES {}", versions.join(",")), None);
+    script
+}
+
+fn apply(record: &Record, way: Way, script: &mut Script) {
     let mut run: Vec<&Rows> = Vec::new();
     for effect in &record.effects {
         match effect {
             Effect::Rows(rows) => run.push(rows),
             Effect::Statement { statement, role, path } => {
-                write_rows(&std::mem::take(&mut run), way, sql);
-                let _ = write!(
-                    sql,
-                    "SELECT pg_catalog.set_config('search_path',{},true);SET LOCAL ROLE {};{}\n;RESET ROLE;SET LOCAL search_path = pg_catalog;",
-                    literal(path),
-                    quoted(role),
-                    statement.trim_end().trim_end_matches(';')
-                );
+                write_rows(&std::mem::take(&mut run), way, script);
+                let path = literal(path);
+                script
+                    .statement(format_args!("SELECT pg_catalog.set_config('search_path',{path},true)"), None);
+                script.statement(format_args!("SET LOCAL ROLE {}", quoted(role)), None);
+                script.statement(format_args!("{}\n", statement.trim_end().trim_end_matches(';')), None);
+                script.statement(format_args!("RESET ROLE"), None);
+                script.statement(format_args!("SET LOCAL search_path = pg_catalog"), None);
             }
         }
     }
-    write_rows(&run, way, sql);
+    write_rows(&run, way, script);
 }
 
-fn write_rows(run: &[&Rows], way: Way, sql: &mut String) {
-    let emptied: Vec<&str> =
-        run.iter().filter(|rows| rows.truncated).map(|rows| rows.table.as_str()).collect();
-    if !emptied.is_empty() {
-        let _ = write!(sql, "TRUNCATE ONLY {};", emptied.join(", ONLY "));
+fn write_rows(run: &[&Rows], way: Way, script: &mut Script) {
+    let emptied = |how| run.iter().filter(move |rows| rows.emptied == how).map(|rows| rows.table.as_str());
+    let truncated: Vec<&str> = emptied(Emptied::Truncated).collect();
+    if !truncated.is_empty() {
+        script.statement(format_args!("TRUNCATE ONLY {}", truncated.join(", ONLY ")), None);
+    }
+    for table in emptied(Emptied::Deleted) {
+        script.statement(format_args!("DELETE FROM ONLY {table}"), None);
     }
     for rows in run {
         for change in &rows.rows {
-            deleted(rows, change, way, sql);
+            deleted(rows, change, way, script);
         }
     }
     for rows in run {
         let mut inserted: Vec<&Values> = Vec::new();
         for change in &rows.rows {
-            match (&change.row, rows.keys.is_empty() && !rows.truncated) {
+            match (&change.row, rows.keys.is_empty() && rows.emptied == Emptied::No) {
                 (_, true) => {
                     let like = change.key.as_ref().filter(|_| change.before > 0);
                     inserted
                         .extend(like.into_iter().cycle().take(usize::try_from(change.before).unwrap_or(0)));
                 }
-                (Some(row), _) if change.before > 0 && way == Way::InPlace => updated(rows, change, row, sql),
+                (Some(row), _) if change.before > 0 && way == Way::InPlace => {
+                    updated(rows, change, row, script)
+                }
                 (Some(row), _) => inserted.push(row),
                 (None, _) => {}
             }
         }
-        insert(rows, &inserted, sql);
+        insert(rows, &inserted, script);
     }
 }
 
-fn deleted(rows: &Rows, change: &RowChange, way: Way, sql: &mut String) {
+fn deleted(rows: &Rows, change: &RowChange, way: Way, script: &mut Script) {
     let Some(key) = &change.key else { return };
     if rows.keys.is_empty() {
         if change.before < 0 {
@@ -88,50 +119,53 @@ fn deleted(rows: &Rows, change: &RowChange, way: Way, sql: &mut String) {
                 )
             });
             let like: Vec<String> = like.collect();
-            let _ = write!(
-                sql,
-                "DELETE FROM ONLY {0} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY {0} WHERE {1} LIMIT {2}));",
-                rows.table,
-                if like.is_empty() { "true".to_owned() } else { like.join(" AND ") },
-                -change.before
+            let gone = change.before.unsigned_abs();
+            script.statement(
+                format_args!(
+                    "DELETE FROM ONLY {0} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY {0} WHERE {1} LIMIT {gone}))",
+                    rows.table,
+                    if like.is_empty() { "true".to_owned() } else { like.join(" AND ") },
+                ),
+                Some(gone),
             );
         }
         return;
     }
     if change.before > 0 && (change.row.is_none() || way == Way::Again) {
-        let _ = write!(sql, "DELETE FROM ONLY {} WHERE {};", rows.table, found(rows, key));
+        script.statement(format_args!("DELETE FROM ONLY {} WHERE {}", rows.table, found(rows, key)), Some(1));
     }
 }
 
-fn updated(rows: &Rows, change: &RowChange, row: &Values, sql: &mut String) {
+fn updated(rows: &Rows, change: &RowChange, row: &Values, script: &mut Script) {
     let Some(key) = &change.key else { return };
     let set = rows.columns.iter().zip(row);
     let set = set.filter(|(column, _)| !rows.keys.contains(column) && !rows.fixed.contains(column));
     let set: Vec<String> = set.map(|(column, value)| format!("{column}={}", value_of(value))).collect();
     if !set.is_empty() {
-        let _ = write!(sql, "UPDATE ONLY {} SET {} WHERE {};", rows.table, set.join(","), found(rows, key));
+        script.statement(
+            format_args!("UPDATE ONLY {} SET {} WHERE {}", rows.table, set.join(","), found(rows, key)),
+            Some(1),
+        );
     }
 }
 
-fn insert(rows: &Rows, inserted: &[&Values], sql: &mut String) {
+fn insert(rows: &Rows, inserted: &[&Values], script: &mut Script) {
     for part in inserted.chunks(ROWS_OF_AN_INSERT) {
         if rows.columns.is_empty() {
             part.iter().for_each(|_| {
-                let _ = write!(sql, "INSERT INTO {} DEFAULT VALUES;", rows.table);
+                script.statement(format_args!("INSERT INTO {} DEFAULT VALUES", rows.table), None);
             });
             continue;
         }
-        let _ = write!(
-            sql,
-            "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ",
+        let values = |row: &&Values| format!("({})", row.iter().map(value_of).collect::<Vec<_>>().join(","));
+        let values: Vec<String> = part.iter().map(values).collect();
+        let columns = rows.columns.join(",");
+        let sql = format_args!(
+            "INSERT INTO {} ({columns}) OVERRIDING SYSTEM VALUE VALUES {}",
             rows.table,
-            rows.columns.join(",")
+            values.join(",")
         );
-        for (at, row) in part.iter().enumerate() {
-            let values: Vec<String> = row.iter().map(value_of).collect();
-            let _ = write!(sql, "{}({})", if at > 0 { "," } else { "" }, values.join(","));
-        }
-        sql.push(';');
+        script.statement(sql, None);
     }
 }
 
@@ -165,7 +199,7 @@ mod tests {
             columns: vec!["a".to_owned(), "b".to_owned()],
             keys: keys.iter().map(|&key| key.to_owned()).collect(),
             fixed: Vec::new(),
-            truncated: false,
+            emptied: Emptied::No,
             rows,
         }));
         record
@@ -185,13 +219,16 @@ mod tests {
                 RowChange { before: 1, key: values(&["3"]), row: None },
             ],
         );
-        let sql = transaction(&[(Version::new(7), &record)], Way::InPlace);
+        let script = transaction(&[(Version::new(7), &record)], Way::InPlace);
+        assert_eq!(script.rows, [None, Some(1), Some(1), None, None]);
+        assert_eq!(script.difference(&[0, 1, 1, 1, 1]), None);
+        assert_eq!(script.difference(&[0, 1, 0, 1, 1]), Some((2, 1, 0)), "the node has another row");
         assert_eq!(
-            sql,
+            script.sql,
             "BEGIN;DELETE FROM ONLY t WHERE a='3';UPDATE ONLY t SET b='y' WHERE a='2';INSERT INTO t (a,b) OVERRIDING \
-             SYSTEM VALUE VALUES ('1','it''s');INSERT INTO consort.version VALUES (7);COMMIT"
+             SYSTEM VALUE VALUES ('1','it''s');INSERT INTO consort.version VALUES (7);"
         );
-        let sql = transaction(&[(Version::new(7), &record)], Way::Again);
+        let sql = transaction(&[(Version::new(7), &record)], Way::Again).sql;
         assert!(
             sql.contains("DELETE FROM ONLY t WHERE a='2';") && sql.contains("('1','it''s'),('2','y')"),
             "{sql}"
@@ -207,7 +244,7 @@ mod tests {
                 RowChange { before: -1, key: values(&["1", "y"]), row: None },
             ],
         );
-        let sql = transaction(&[(Version::new(1), &record)], Way::InPlace);
+        let sql = transaction(&[(Version::new(1), &record)], Way::InPlace).sql;
         assert!(sql.contains("VALUES ('1','x'),('1','x')") && sql.contains("LIMIT 1"), "{sql}");
     }
 }

@@ -1,30 +1,8 @@
 //! A client's statement in the flow of a commit, by PostgreSQL's own grammar.
 
+use history::Consistency;
 use session_state::utility::{Assignment, Isolation, Modes, NewValue, Utility, What, split};
 use statement_analysis::shape::Strings;
-
-/// A read that the client's session is promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Consistency {
-    /// The node's snapshot, whatever it shows.
-    Weak,
-    /// The session's own commits are in it.
-    Session,
-    /// Every commit is in it that was acknowledged before.
-    Strong,
-}
-
-impl Consistency {
-    /// The value of `consort.consistency`.
-    pub(crate) fn of(value: &str) -> Option<Consistency> {
-        match value.to_ascii_lowercase().as_str() {
-            "weak" => Some(Consistency::Weak),
-            "session" => Some(Consistency::Session),
-            "strong" => Some(Consistency::Strong),
-            _ => None,
-        }
-    }
-}
 
 /// Class of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +35,8 @@ pub(crate) enum Class {
     },
     /// NOTIFY: every node's listeners hear of it.
     Notify,
+    /// Sets sequences: all nodes go on behind their values.
+    Sequences,
     /// LOCK TABLE, SELECT FOR UPDATE and their kind, with the tables.
     Locks {
         /// Names as they were written.
@@ -64,8 +44,8 @@ pub(crate) enum Class {
         /// Others may lock them so at the same time.
         shared: bool,
     },
-    /// SET consort.consistency.
-    Sets(Consistency),
+    /// SET consort.consistency; nothing: the value with which the session began.
+    Sets(Option<Consistency>),
     /// Refused.
     Refused(Refusal),
 }
@@ -117,7 +97,7 @@ const REPLICATION_ROLE: Class = not_supported(
 const UNKNOWN_CONSISTENCY: Class = Class::Refused(Refusal {
     sqlstate: "22023",
     message: "invalid value for parameter \"consort.consistency\"",
-    hint: "Available values: weak, session, strong.",
+    hint: "Available values: strong, session, weak.",
 });
 const OWN: Class = Class::Refused(Refusal {
     sqlstate: "42501",
@@ -150,10 +130,21 @@ pub(crate) fn single(text: &str) -> Statement {
 
 fn statement(piece: &str, what: What) -> Statement {
     let text = piece.to_owned();
-    match what {
+    let sets_sequences = sets_sequences(piece);
+    let mut found = match what {
         What::Tree => Statement { class: tree(piece), text, raised: false },
         What::Utility(utility) => of_utility(text, utility),
+    };
+    if sets_sequences && matches!(found.class, Class::Read | Class::Write) {
+        found.class = Class::Sequences;
     }
+    found
+}
+
+/// Whether the text names what sets a sequence.
+fn sets_sequences(text: &str) -> bool {
+    let small = text.to_ascii_lowercase();
+    small.contains("setval") || small.starts_with("truncate") && small.contains("restart")
 }
 
 fn of_utility(text: String, utility: Utility) -> Statement {
@@ -272,6 +263,9 @@ fn tree(piece: &str) -> Class {
     }
     let small = piece.to_ascii_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
     let locks = |word: &str| small.contains(word);
+    if small.contains(" into ") && makes_a_table(piece) {
+        return Class::Catalog { silent: false };
+    }
     let alone = locks("for update") || locks("for no key update");
     if alone || locks("for share") || locks("for key share") {
         let Ok(parsed) = pg_query::parse(piece, pg_query::ParserOptions::DEFAULT) else {
@@ -280,6 +274,13 @@ fn tree(piece: &str) -> Class {
         return Class::Locks { tables: parsed.tables(), shared: !alone };
     }
     Class::Read
+}
+
+/// Whether it is SELECT .. INTO.
+fn makes_a_table(piece: &str) -> bool {
+    let Ok(parsed) = pg_query::parse(piece, pg_query::ParserOptions::DEFAULT) else { return false };
+    let statement = parsed.protobuf.stmts.first().and_then(|one| one.stmt.as_ref()?.node.as_ref());
+    matches!(statement, Some(pg_query::NodeEnum::SelectStmt(select)) if select.into_clause.is_some())
 }
 
 /// The text of a level, and whether it was raised.
@@ -328,8 +329,10 @@ fn set(text: &str, assignment: &Assignment) -> Statement {
         NewValue::Default | NewValue::Reset | NewValue::Unknown => "",
     };
     match assignment.name.as_str() {
-        "consort.consistency" if value.is_empty() => plain(Class::Sets(Consistency::Session)),
-        "consort.consistency" => plain(Consistency::of(value).map_or(UNKNOWN_CONSISTENCY, Class::Sets)),
+        "consort.consistency" if value.is_empty() => plain(Class::Sets(None)),
+        "consort.consistency" => {
+            plain(value.parse().map_or(UNKNOWN_CONSISTENCY, |level| Class::Sets(Some(level))))
+        }
         name if name.starts_with("consort.") => plain(OWN),
         "session_replication_role" => plain(REPLICATION_ROLE),
         name @ ("default_transaction_isolation" | "transaction_isolation") => match Isolation::of(value) {
@@ -381,11 +384,15 @@ mod tests {
         assert_eq!(class("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE"), Class::Write);
         assert_eq!(class("CREATE TABLE t (a int)"), Class::Catalog { silent: false });
         assert_eq!(class("CREATE TABLE t AS SELECT 1"), Class::Catalog { silent: false });
+        assert_eq!(class("SELECT 1 INTO t"), Class::Catalog { silent: false });
+        assert_eq!(class("SELECT 'a into b'"), Class::Read);
+        assert_eq!(class("SELECT setval('s', 1)"), Class::Sequences);
+        assert_eq!(class("TRUNCATE t RESTART IDENTITY"), Class::Sequences);
         assert_eq!(class("CREATE ROLE ann"), Class::Catalog { silent: true });
         assert_eq!(class("CREATE DATABASE d"), DATABASES);
         assert_eq!(class("CREATE INDEX CONCURRENTLY i ON t (a)"), CONCURRENTLY);
         assert_eq!(class("PREPARE TRANSACTION 'x'"), TWO_PHASE);
-        assert_eq!(class("SET consort.consistency = strong"), Class::Sets(Consistency::Strong));
+        assert_eq!(class("SET consort.consistency = strong"), Class::Sets(Some(Consistency::Strong)));
         assert_eq!(class("SET consort.consistency = much"), UNKNOWN_CONSISTENCY);
         assert_eq!(class("SET LOCAL consort.certifies = 'on'"), OWN);
         assert_eq!(class("DISCARD ALL"), Class::Forgets);

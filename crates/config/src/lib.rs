@@ -357,6 +357,7 @@ impl Config {
         let chosen = [by_user, by_database, global];
         let by_design = match self.design().reads {
             Reads::AnyAge => Consistency::Weak,
+            Reads::OwnSnapshot => Consistency::Session,
             _ => Consistency::Strong,
         };
         Own {

@@ -37,13 +37,14 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
     let nodes = addresses_of(config, FIRST_DATABASE).map_err(StartError::new)?;
     let nodes = nodes.into_iter().map(|(name, address)| NodeOptions { name, address }).collect();
     let ledger_dir = config.peers.ledger_dir.clone().unwrap_or_default();
-    let cluster = Cluster::new(Options {
+    let cluster = Options {
         nodes,
         ledger_dir,
         engines: engines(&config.design()),
         replica_wait_timeout: config.replica_wait_timeout,
         connect_limit: config.pool.connect,
-    });
+    };
+    let cluster = Cluster::new(cluster, config.clone());
     let mut options = door_options(config)?;
     options.sessions = Some(Rc::new(Entrance(cluster.clone())));
     let door = Door::new(options, secrets, None);

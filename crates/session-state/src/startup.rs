@@ -10,7 +10,7 @@ pub struct Startup {
     /// The parameters for the primary.
     pub forward: Vec<(String, String)>,
     /// Consort's own settings, as they hold until the client sets others.
-    pub(crate) own: Own,
+    pub own: Own,
 }
 
 impl Startup {

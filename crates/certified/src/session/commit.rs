@@ -66,8 +66,7 @@ impl NodeSession {
         commands.extend([Command::certifies(), Command::immediate(), commits, Command::capture()]);
         let answer = self.engine.ask(&commands).await?;
         if let Some(error) = answer.error {
-            let error = if self.claim.is_doomed() { framed(&super::lost()) } else { error };
-            return Ok(Err(error));
+            return Ok(Err(self.said(error)));
         }
         let Some(text) = answer.values.into_iter().next_back().flatten() else { return Ok(Ok(None)) };
         let record = Record::captured(&text);

@@ -127,14 +127,10 @@ impl Session {
         self.node.engine.precede(&[Command::commit()]);
         self.node.engine.peer.out().sync();
         let outcome = self.relay(Before::Messages(ANSWERS), true).await?;
-        let was_doomed = self.node.claim.is_doomed();
+        let error = outcome.error.map(|error| self.node.said(error));
         self.node.engine.answer().await?;
         self.node.ended();
-        Ok(match outcome.error {
-            Some(_) if was_doomed => Err(super::framed(&super::lost())),
-            Some(error) => Err(error),
-            None => Ok(()),
-        })
+        Ok(error.map_or(Ok(()), Err))
     }
 
     /// Goes through a batch: messages gather up to one that executes something.

@@ -12,12 +12,14 @@ mod node_session;
 mod relay;
 mod simple;
 
+use crate::claim::Cancellation;
 use crate::database::Database;
 use crate::engine::{Engine, LONGEST};
 use crate::site::Site;
 use crate::statement::{Class, Statement};
 use conn::peer::{Peer, malformation};
 use conn::registry::{Leave, Registry, Seat};
+use history::Consistency;
 use node_session::NodeSession;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -94,6 +96,8 @@ pub(crate) struct Session {
     skips: bool,
     /// The request ends with a Flush: its Sync is still to come.
     flushes: bool,
+    /// No cancellation by Consort reaches what comes after the request.
+    outlives_cancellation: bool,
     held: relay::Held,
 }
 
@@ -105,21 +109,23 @@ pub(crate) struct Beginning {
     pub(crate) seat: Rc<Seat>,
     pub(crate) database: Rc<Database>,
     pub(crate) site: Rc<Site>,
+    pub(crate) consistency: Consistency,
 }
 
 impl Session {
     /// A session at its node.
     pub(crate) fn new(beginning: Beginning) -> Session {
-        let Beginning { client, engine, registry, seat, database, site } = beginning;
+        let Beginning { client, engine, registry, seat, database, site, consistency } = beginning;
         Session {
             client,
-            node: NodeSession::new(engine, database, site),
+            node: NodeSession::new(engine, database, site, consistency),
             registry,
             seat,
             names: Names::default(),
             batch: Vec::new(),
             skips: false,
             flushes: false,
+            outlives_cancellation: false,
             held: relay::Held::default(),
         }
     }
@@ -207,6 +213,9 @@ impl Session {
     /// The request is over.
     fn ready(&mut self) {
         self.node.claim.runs.set(false);
+        if self.outlives_cancellation {
+            self.node.claim.outlives_cancellation();
+        }
         let status = self.node.status();
         self.client.out().ready(status);
         self.seat.idle(status);
@@ -216,6 +225,7 @@ impl Session {
         self.seat.active();
         self.seat.running.forget();
         self.held.begin(false);
+        self.outlives_cancellation = self.node.claim.cancellation.get() == Cancellation::Sent;
         if !self.node.engine.is_prepared() {
             self.node.joins().await?;
         }
@@ -301,14 +311,17 @@ impl Session {
 
     /// Writes an error. One that says that the statement was cancelled for another transaction says so.
     async fn complain(&mut self, error: &[u8]) -> Run<()> {
-        let bytes = if self.node.claim.is_doomed() { framed(&lost()) } else { error.to_vec() };
+        let bytes = self.node.said(error.to_vec());
         self.emit(&bytes).await
     }
 
     /// After a statement that has run: what it means for the session.
     fn notes(&mut self, statement: &Statement) {
         match &statement.class {
-            Class::Sets(consistency) => self.node.promise.consistency = *consistency,
+            Class::Sets(level) => {
+                let promise = &mut self.node.promise;
+                promise.consistency = level.unwrap_or(promise.default);
+            }
             Class::Forgets => {
                 self.node.engine.forgets_statements();
                 if !statement.text.to_ascii_lowercase().contains("temp") {

@@ -1,12 +1,12 @@
 //! The transaction of a session at its node: what is open there, what it was promised, and how it ends without a commit.
 
-use super::{Block, Done, Gone, Run, framed, lost};
+use super::{Block, Done, Gone, Run, framed, lost, sqlstate};
 use crate::claim::Claim;
 use crate::database::Database;
 use crate::engine::{Command, Engine};
 use crate::site::Site;
-use crate::statement::{Class, Consistency, Refusal, Statement};
-use history::Version;
+use crate::statement::{Class, Refusal, Statement};
+use history::{Consistency, Version};
 use std::rc::Rc;
 use tokio::time::timeout;
 use wire::{Problem, Status};
@@ -30,6 +30,8 @@ pub(super) struct Transaction {
 /// Consistency of the session, and the version it has seen.
 pub(super) struct Promise {
     pub(super) consistency: Consistency,
+    /// With which the session began.
+    pub(super) default: Consistency,
     /// The version of its last commit.
     pub(super) last: Version,
     /// True after the notice that READ COMMITTED is raised.
@@ -50,7 +52,12 @@ pub(super) struct NodeSession {
 
 impl NodeSession {
     /// A session enters its node.
-    pub(super) fn new(engine: Engine, database: Rc<Database>, site: Rc<Site>) -> NodeSession {
+    pub(super) fn new(
+        engine: Engine,
+        database: Rc<Database>,
+        site: Rc<Site>,
+        consistency: Consistency,
+    ) -> NodeSession {
         let claim = Rc::new(Claim::default());
         claim.pid.set(engine.key.pid);
         site.enters(&claim);
@@ -63,7 +70,7 @@ impl NodeSession {
         };
         // A new session sees every commit that was acknowledged before its log-in.
         let last = database.acknowledged();
-        let promise = Promise { consistency: Consistency::Session, last, told: false };
+        let promise = Promise { consistency, default: consistency, last, told: false };
         NodeSession { engine, database, site, claim, transaction, promise, node_lost: None }
     }
 
@@ -84,6 +91,11 @@ impl NodeSession {
 
     pub(super) fn status(&self) -> Status {
         self.engine.status
+    }
+
+    /// Returns the error for the client: one that Consort has caused says so.
+    pub(super) fn said(&self, error: Vec<u8>) -> Vec<u8> {
+        if self.claim.has_caused(&sqlstate(&error)) { framed(&lost()) } else { error }
     }
 
     /// The transaction has to go for another one: its locks are released, and the server refuses what comes in it.
@@ -125,7 +137,10 @@ impl NodeSession {
         let wanted = match self.promise.consistency {
             Consistency::Weak => Version::ZERO,
             Consistency::Session => self.promise.last,
-            Consistency::Strong => self.database.acknowledged(),
+            // A bound on the age is kept by no age at all.
+            Consistency::Strong | Consistency::Bounded(_) | Consistency::Primary => {
+                self.database.acknowledged()
+            }
         };
         if self.site.visible() < wanted {
             let limit = self.database.options.replica_wait_timeout;
@@ -201,10 +216,10 @@ impl NodeSession {
         }
         match class {
             Class::Catalog { .. } => {
-                self.engine.ask(&[Command::changes_catalog()]).await?;
+                self.engine.ask(&[Command::permits_ddl()]).await?;
             }
             Class::Constraints => {
-                self.engine.ask(&[Command::certifies()]).await?;
+                self.engine.ask(&[Command::certifies_early()]).await?;
             }
             _ => {}
         }
@@ -219,6 +234,7 @@ impl NodeSession {
         let note = match &statement.class {
             Class::Catalog { silent: true } => Command::note_statement(&statement.text),
             Class::Notify => Command::note_notify(&statement.text),
+            Class::Sequences => Command::note_sequences(),
             _ => return Ok(done),
         };
         let answer = self.engine.ask(&[note]).await?;

@@ -73,6 +73,7 @@ impl Session {
                 | Class::Locks { .. }
                 | Class::Catalog { .. }
                 | Class::Notify
+                | Class::Sequences
                 | Class::Constraints,
                 Block::None,
             ) => {
@@ -155,9 +156,9 @@ impl Session {
                     self.held.begin(true);
                 }
                 Err(error) => {
-                    let was_doomed = self.node.claim.is_doomed();
+                    let error = self.node.said(error);
                     self.node.roll_back().await?;
-                    return Ok(Err(if was_doomed { super::framed(&super::lost()) } else { error }));
+                    return Ok(Err(error));
                 }
                 Ok(()) => return Ok(Ok(())),
             }
@@ -176,15 +177,11 @@ impl Session {
         self.node.engine.precede(&[Command::commit()]);
         self.node.engine.peer.out().sync();
         let outcome = self.relay(Before::Answer, false).await?;
-        let was_doomed = self.node.claim.is_doomed();
+        let error = outcome.error.map(|error| self.node.said(error));
         // The second answer is that of the COMMIT.
         self.node.engine.answer().await?;
         self.node.ended();
-        match outcome.error {
-            Some(_) if was_doomed => Ok(Err(super::framed(&super::lost()))),
-            Some(error) => Ok(Err(error)),
-            None => Ok(Ok(())),
-        }
+        Ok(error.map_or(Ok(()), Err))
     }
 
     async fn write_alone(&mut self, statement: &Statement, attempt: usize) -> Run<Done> {
@@ -212,8 +209,8 @@ impl Session {
             before.push(Command::bound_locks());
         }
         match statement.class {
-            Class::Catalog { .. } => before.push(Command::changes_catalog()),
-            Class::Constraints => before.push(Command::certifies()),
+            Class::Catalog { .. } => before.push(Command::permits_ddl()),
+            Class::Constraints => before.push(Command::certifies_early()),
             _ => {}
         }
         self.node.engine.precede(&before);
@@ -246,7 +243,7 @@ pub(super) fn is_control(statement: &Statement) -> bool {
 
 /// Whether another attempt may succeed.
 pub(super) fn may_repeat_here(error: &[u8], session: &Session) -> bool {
-    may_repeat(error) || session.node.claim.is_doomed()
+    may_repeat(error) || session.node.claim.has_caused(&sqlstate(error))
 }
 
 impl From<Vec<u8>> for Gone {

@@ -3,6 +3,8 @@
 
 mod anomalies;
 mod faults;
+mod histories;
+mod hostile;
 mod review;
 mod write_sets;
 

@@ -1,0 +1,163 @@
+//! What Consort has installed at the nodes does not serve clients, and what would make nodes different is refused or carried.
+
+use super::{Peers, in_memory};
+use crate::fixture::eventually;
+use crate::load::Client;
+
+fn refused(client: &mut Client, sql: &str, sqlstate: &str) {
+    let trouble = client.rows(sql).expect_err(sql);
+    assert_eq!(trouble.sqlstate.as_deref(), Some(sqlstate), "{sql}: {}", trouble.text);
+}
+
+/// A role without rights calls the functions, reads the tables and sets the settings of the schema in vain.
+#[test]
+fn functions_and_settings_of_consort_serve_no_client() {
+    let peers = Peers::start(in_memory());
+    let mut owner = peers.client();
+    for sql in
+        ["CREATE ROLE mallory LOGIN", "CREATE TABLE t (id int PRIMARY KEY)", "GRANT ALL ON t TO mallory"]
+    {
+        owner.rows(sql).expect(sql);
+    }
+    peers.equal("SELECT count(*) FROM pg_roles WHERE rolname = 'mallory'");
+    let mut mallory = Client::connect(&peers.serving.url("mallory", "postgres")).expect("a log-in");
+    for sql in [
+        "SELECT value FROM consort.secret",
+        "INSERT INTO consort.permits (xact, running) VALUES (pg_current_xact_id(), true)",
+        "DELETE FROM consort.notes",
+        "SELECT consort.capture('guessed')",
+        "SELECT consort.certifies('guessed')",
+        "SELECT consort.commit_at('guessed', '99')",
+        "SELECT consort.permit('guessed', 'postgres', '')",
+        "SELECT consort.note_statement('guessed', 'DROP TABLE t', 'postgres', 'public')",
+        "SELECT consort.note_notify('guessed', 'DROP TABLE t', 'postgres', 'public')",
+        "SELECT consort.note_sequences('guessed')",
+        "SELECT consort.note_lock('guessed', ARRAY['t'::regclass::oid], false)",
+        "SELECT consort.gather(pg_current_xact_id())",
+        "SELECT consort.record_statement('DROP TABLE t', 'postgres', 'public')",
+        "SELECT consort.watch('t'::regclass)",
+        "SELECT consort.token()",
+        "CREATE FUNCTION consort.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    ] {
+        refused(&mut mallory, sql, "42501");
+    }
+    mallory.rows("SELECT set_config('consort.certifies', 'on', false)").expect("a setting without effect");
+    mallory.rows("INSERT INTO t VALUES (1)").expect("an ordinary change");
+    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+    // Behind Consort's back nothing commits that it would have to know of.
+    let node = &peers.cluster().nodes()[0];
+    let direct = node.query(
+        "postgres",
+        "SET consort.certifies = 'on'; SET consort.inside = 'on'; INSERT INTO t VALUES (2)",
+    );
+    assert!(direct.expect_err("refused").to_string().contains("was not certified"));
+    let direct = node.query("postgres", "SET consort.ddl = 'on'; CREATE TABLE hidden (a int)");
+    assert!(direct.expect_err("refused").to_string().contains("would not be certified"));
+    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+}
+
+/// The owner of a table cannot take the capture away from it.
+#[test]
+fn capture_of_a_table_cannot_be_removed() {
+    let peers = Peers::start(in_memory());
+    let mut client = peers.client();
+    client.rows("CREATE TABLE t (id int PRIMARY KEY)").expect("a table");
+    refused(&mut client, "DROP TRIGGER consort_notes ON t", "42501");
+    refused(&mut client, "ALTER TRIGGER consort_notes ON t RENAME TO other", "42501");
+    refused(&mut client, "DROP TABLE consort.notes CASCADE", "42501");
+    refused(&mut client, "CREATE UNLOGGED TABLE u (id int)", "0A000");
+    refused(&mut client, "ALTER TABLE t SET UNLOGGED", "0A000");
+    client.rows("ALTER TABLE t DISABLE TRIGGER ALL").expect("a command");
+    client.rows("INSERT INTO t VALUES (1)").expect("a row");
+    client.rows("ALTER TABLE t DISABLE TRIGGER consort_notes").expect("a command");
+    client.rows("INSERT INTO t VALUES (2)").expect("a row");
+    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"2\")]]");
+}
+
+/// Nodes give values of their own, also after a sequence was set, restarted, or given another increment.
+#[test]
+fn values_of_sequences_are_distinct_whatever_is_done_to_them() {
+    let peers = Peers::start(in_memory());
+    let mut clients = peers.clients::<3>();
+    clients[0].rows("CREATE TABLE t (id serial PRIMARY KEY, a int)").expect("a table");
+    for sql in [
+        "SELECT 1",
+        "ALTER SEQUENCE t_id_seq RESTART WITH 1000",
+        "SELECT setval('t_id_seq', 2000)",
+        "SELECT pg_catalog.setval('t_id_seq', max(id), true) FROM t",
+        "ALTER SEQUENCE t_id_seq INCREMENT BY 10",
+        "SELECT setval('t_id_seq', 5001, false)",
+        "TRUNCATE t RESTART IDENTITY",
+        "ALTER TABLE t ALTER id SET DEFAULT nextval('t_id_seq')",
+    ] {
+        clients[1].rows(sql).expect(sql);
+        peers.equal("SELECT count(*) FROM t");
+        for client in &mut clients {
+            for _ in 0..3 {
+                client
+                    .rows("INSERT INTO t (a) VALUES (1)")
+                    .unwrap_or_else(|trouble| panic!("{sql}: {}", trouble.text));
+            }
+        }
+    }
+    clients[2].rows("SELECT setval('t_id_seq', 90001)").expect("a value");
+    peers.equal("SELECT count(*) FROM t");
+    for client in &mut clients {
+        let value = client.number("SELECT nextval('t_id_seq')").expect("a value");
+        assert!(value > 90_001, "{value}");
+    }
+}
+
+/// Equal keys with other texts are found: of two transactions one commits.
+#[test]
+fn equal_keys_with_other_texts_conflict() {
+    let peers = Peers::start(in_memory());
+    let mut clients = peers.clients::<2>();
+    for sql in [
+        "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+        "CREATE TABLE named (name text COLLATE ci PRIMARY KEY)",
+        "CREATE TABLE ranged (r numrange PRIMARY KEY)",
+    ] {
+        clients[0].rows(sql).expect(sql);
+    }
+    peers.equal("SELECT count(*) FROM named");
+    for (one, other) in [
+        ("INSERT INTO named VALUES ('ann')", "INSERT INTO named VALUES ('ANN')"),
+        ("INSERT INTO ranged VALUES ('[1.0,2)')", "INSERT INTO ranged VALUES ('[1.00,2)')"),
+    ] {
+        for (client, sql) in clients.iter_mut().zip([one, other]) {
+            client.rows("BEGIN").expect("a block");
+            client.rows(sql).expect(sql);
+        }
+        clients[0].rows("COMMIT").expect("the first one");
+        refused(&mut clients[1], "COMMIT", "40001");
+        clients[1].rows("ROLLBACK").expect("the end");
+    }
+    peers.equal("SELECT (SELECT count(*) FROM named), (SELECT count(*) FROM ranged)");
+}
+
+/// A node whose rows are others than those of the node that changes them stops, says why, and takes no sessions.
+#[test]
+fn node_with_other_rows_leaves() {
+    let peers = Peers::start(in_memory());
+    let mut client = peers.client();
+    client.rows("CREATE TABLE t (id int PRIMARY KEY, v int)").expect("a table");
+    client.rows("INSERT INTO t VALUES (1, 0), (2, 0)").expect("rows");
+    peers.equal("SELECT count(*) FROM t");
+    let at = client.number("SELECT number FROM consort.place").expect("a node");
+    let other = &peers.cluster().nodes()[usize::from(at == 0)];
+    other
+        .query("postgres", "SET session_replication_role = replica; DELETE FROM t WHERE id = 1")
+        .expect("behind its back");
+    client.rows("UPDATE t SET v = 1 WHERE id = 1").expect("a change");
+    let mut console = Client::connect(&peers.serving.url("postgres", "consort")).expect("the console");
+    eventually("the node leaves", || {
+        let rows = console.rows("SHOW NODES").expect("nodes");
+        let of_node = |row: &&tokio_postgres::SimpleQueryRow| row.get("node") == Some(other.name());
+        rows.iter().filter(of_node).any(|row| row.get("why").is_some_and(|why| why.contains("other rows")))
+    });
+    client.rows("UPDATE t SET v = 2 WHERE id = 1").expect("the others go on");
+    for _ in 0..3 {
+        assert_ne!(peers.client().number("SELECT v FROM t WHERE id = 1").expect("a row"), 0);
+    }
+}
