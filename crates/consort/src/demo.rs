@@ -1,5 +1,5 @@
 //! `consort demo`: one load, two designs, side by side, for both kinds of writers. Real servers in a folder that is
-//! removed afterwards.
+//! removed afterwards. For a design whose nodes all take writes: one PostgreSQL beside three such nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ const DESIGNS: [design::Design; 2] = [design::WEAK, design::CONSORT];
 ///
 /// Creates a primary and two standbys in a temporary directory, twice: first with log-ins at the nodes for
 /// Consort only, then for other clients too. Takes about a minute and removes the servers. The exit code is 1
-/// if a client of the design consort saw a result that a single server would not return.
+/// if a client of the design consort saw a result that a single server would not return. With --design it
+/// compares one PostgreSQL with three nodes of that design, which all take writes.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -40,20 +41,36 @@ pub struct Options {
     /// Replay delay of the standbys in milliseconds, to simulate distance or lag
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
     delay: u64,
+
+    /// Compare a design in which every node takes writes with one PostgreSQL
+    #[arg(long, value_name = "NAME", value_parser = design_names(), conflicts_with = "delay")]
+    design: Option<String>,
+}
+
+fn design_names() -> clap::builder::PossibleValuesParser {
+    let designs = design::CERTIFIED
+        .into_iter()
+        .map(|design| clap::builder::PossibleValue::new(design.name).help(design.summary));
+    clap::builder::PossibleValuesParser::new(designs)
 }
 
 const EXAMPLES: &str = "\
 Examples:
   consort demo
   consort demo --time 30
-  consort demo --delay 100";
+  consort demo --delay 100
+  consort demo --design tashkent-api";
 
 /// Runs and compares.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let runtime = runtime()?;
+    let time = Duration::from_secs(options.time);
+    if let Some(name) = &options.design {
+        return beside_one_server(&runtime, name, time);
+    }
     let mut clean = true;
     for writers in [Writers::ThroughConsort, Writers::Anywhere] {
-        let reports = compare(&runtime, writers, Duration::from_secs(options.time), options.delay)?;
+        let reports = compare(&runtime, writers, time, options.delay)?;
         clean &= reports.iter().all(|(name, report)| *name != design::CONSORT.name || report.is_clean());
         let columns: Vec<(&str, &Report)> = reports.iter().map(|(name, report)| (*name, report)).collect();
         println!("writers {}: {}", writers.name(), writers.meaning());
@@ -67,6 +84,36 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
+/// Compares one PostgreSQL with three nodes of a design that all take writes, and whose clients read what was acknowledged.
+fn beside_one_server(runtime: &Runtime, name: &str, time: Duration) -> Result<(), Failure> {
+    let measured = |url: &str| {
+        let mix = mix::Options::new(url, time);
+        let report =
+            runtime.block_on(async { mix::demo(&mix, &Stop::at_ctrl_c(), &mut Progress::new()).await });
+        report.map_err(|error| Failure::new(error.to_string()))
+    };
+    eprintln!("one PostgreSQL ..");
+    let alone = Folder::new("one-server")?;
+    alone.bring_up(&up::Options::for_demo(&alone.listen, design::CONSORT.name, Writers::Anywhere).alone())?;
+    down::stop_consort(&alone.home)?;
+    let servers = Cluster::open(&Programs::find()?, alone.home.folder())?;
+    let port = servers.primary().port();
+    let one = measured(&format!("postgres://postgres@127.0.0.1:{port}/postgres"))?;
+    drop(alone);
+    eprintln!("three nodes, design {name} ..");
+    let peers = Folder::new(name)?;
+    let config = peers.bring_up(&up::Options::for_demo(&peers.listen, name, Writers::ThroughConsort))?;
+    let three = measured(&format!("{}?options=-c%20consort.consistency%3Dstrong", up::url(&config)))?;
+    println!("one PostgreSQL, and three nodes of the design {name} that all take writes");
+    println!("{}", mix::side_by_side(&[("PostgreSQL", &one), (name, &three)]));
+    match three.is_clean() {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "clients of the design {name} saw results that a single server would not return"
+        ))),
+    }
+}
+
 /// Runs the mix through each of the designs on one cluster of its own, whose standbys are `delay` milliseconds late.
 pub fn compare(
     runtime: &Runtime,
@@ -74,11 +121,11 @@ pub fn compare(
     time: Duration,
     delay: u64,
 ) -> Result<Vec<(&'static str, Report)>, Failure> {
-    let folder = Folder::new(writers)?;
+    let folder = Folder::new(writers.name())?;
     let mut reports = Vec::new();
     for design in DESIGNS {
         eprintln!("writers {}, design {} ..", writers.name(), design.name);
-        let config = folder.up(design.name, writers)?;
+        let config = folder.bring_up(&up::Options::for_demo(&folder.listen, design.name, writers))?;
         folder.delay(delay)?;
         let url = up::url(&config);
         let mix = mix::Options { console: Some(console_url(&url, &config)), ..mix::Options::new(&url, time) };
@@ -104,14 +151,13 @@ struct Folder {
 }
 
 impl Folder {
-    fn new(writers: Writers) -> Result<Self, Failure> {
-        let folder =
-            std::env::temp_dir().join(format!("consort-demo-{}-{}", std::process::id(), writers.name()));
+    fn new(name: &str) -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("consort-demo-{}-{name}", std::process::id()));
         Ok(Self { home: Home::at(Some(&folder))?, folder, listen: format!("127.0.0.1:{}", free_port()?) })
     }
 
-    fn up(&self, design: &str, writers: Writers) -> Result<Config, Failure> {
-        up::bring_up(&self.home, &up::Options::for_demo(&self.listen, design, writers))
+    fn bring_up(&self, options: &up::Options) -> Result<Config, Failure> {
+        up::bring_up(&self.home, options)
     }
 
     fn delay(&self, delay: u64) -> Result<(), Failure> {

@@ -121,6 +121,11 @@ impl Options {
             ..Self::default()
         }
     }
+
+    /// Without standbys.
+    pub fn alone(self) -> Self {
+        Self { standbys: Some(0), ..self }
+    }
 }
 
 /// Makes or starts the cluster, and says where it is.

@@ -42,7 +42,7 @@ pub(super) async fn write(run: Arc<Run>, seed: u64, every: Duration) {
             interval.tick().await;
             let began = Instant::now();
             let written = if chance.bool() {
-                transfer(&run, &mut session, &mut chance).await
+                transfer_to_the_end(&run, &mut session, &mut chance).await
             } else {
                 visit(&run, &mut session, &mut chance).await
             };
@@ -66,6 +66,22 @@ pub(super) async fn write(run: Arc<Run>, seed: u64, every: Duration) {
 /// An account for a write: one in three is the hot one.
 fn pick(chance: &mut fastrand::Rng) -> i64 {
     if chance.u32(..3) == 0 { 0 } else { chance.i64(0..ACCOUNT_ROWS) }
+}
+
+/// A transfer that meets another one is run again, as applications do at REPEATABLE READ.
+async fn transfer_to_the_end(
+    run: &Run,
+    session: &mut Session,
+    chance: &mut fastrand::Rng,
+) -> Result<i64, Trouble> {
+    loop {
+        match transfer(run, session, chance).await {
+            Err(trouble) if trouble.surely_rolled_back() && !run.stop.is_due() => {
+                session.execute("ROLLBACK").await?;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Moves money between two accounts, the lower number first, so that two transfers never wait for each other in a ring.
