@@ -18,7 +18,7 @@ CREATE SCHEMA IF NOT EXISTS consort;
 GRANT USAGE ON SCHEMA consort TO public;
 CREATE TABLE IF NOT EXISTS consort.version (version bigint PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS consort.place (number int NOT NULL, nodes int NOT NULL);
-CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY, increment bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY, increment bigint NOT NULL, nodes int NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.secret (value text NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.installed (text_md5 text NOT NULL);
 CREATE UNLOGGED TABLE IF NOT EXISTS consort.notes (
@@ -307,23 +307,43 @@ CREATE OR REPLACE FUNCTION consort.own_value(start bigint, increment bigint, nex
   SELECT (start + increment * (steps + ((number - steps) % nodes + nodes) % nodes))::bigint
   FROM consort.place, LATERAL (SELECT ceil((next - start) / increment) AS steps) AS counted $f$;
 CREATE OR REPLACE FUNCTION consort.stride_all() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE s pg_sequence; nodes int := (SELECT p.nodes FROM consort.place p LIMIT 1); base bigint; last bigint; called boolean; name text;
+DECLARE s pg_sequence; nodes int := (SELECT p.nodes FROM consort.place p LIMIT 1); base bigint; stride bigint; last bigint; called boolean; name text;
 BEGIN
   IF nodes IS NULL OR nodes < 2 THEN RETURN; END IF;
   DELETE FROM consort.strided WHERE NOT EXISTS (SELECT FROM pg_sequence WHERE seqrelid = sequence);
   FOR s IN SELECT q.* FROM pg_sequence q JOIN pg_class c ON c.oid = seqrelid
       WHERE relpersistence <> 't' AND consort.is_user_schema(relnamespace) ORDER BY seqrelid LOOP
     name := consort.full_name(s.seqrelid);
-    SELECT increment INTO base FROM consort.strided WHERE sequence = s.seqrelid;
-    IF base IS NULL OR s.seqincrement <> base * nodes THEN
-      -- A new sequence, or a new increment.
-      base := s.seqincrement;
+    SELECT t.increment, t.increment * t.nodes INTO base, stride FROM consort.strided t WHERE sequence = s.seqrelid;
+    IF base IS NULL OR s.seqincrement <> stride OR stride <> base * nodes THEN
+      -- A new sequence, a new increment, or another number of nodes.
+      IF base IS NULL OR s.seqincrement <> stride THEN base := s.seqincrement; END IF;
       EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', name, base * nodes);
-      INSERT INTO consort.strided VALUES (s.seqrelid, base) ON CONFLICT (sequence) DO UPDATE SET increment = base;
+      INSERT INTO consort.strided VALUES (s.seqrelid, base, nodes)
+        ON CONFLICT (sequence) DO UPDATE SET increment = EXCLUDED.increment, nodes = EXCLUDED.nodes;
     END IF;
     EXECUTE format('SELECT last_value, is_called FROM %s', name) INTO last, called;
     IF consort.own_value(s.seqstart, base, last) <> last THEN
       PERFORM setval(s.seqrelid::regclass, consort.own_value(s.seqstart, base, last::numeric + CASE WHEN called THEN base ELSE 0 END), false);
+    END IF;
+  END LOOP;
+END $f$;
+-- The node becomes this one of so many. One that was another before, or one of fewer, is a copy or has a new neighbour:
+-- its sequences go on behind the values that are in their columns.
+CREATE OR REPLACE FUNCTION consort.take_place(its_number int, of_nodes int) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE moves boolean := EXISTS (SELECT FROM consort.place WHERE (number, nodes) IS DISTINCT FROM (its_number, of_nodes)); s record; newest numeric;
+BEGIN
+  DELETE FROM consort.place;
+  INSERT INTO consort.place VALUES (its_number, of_nodes);
+  PERFORM consort.watch_all();
+  PERFORM consort.stride_all();
+  IF NOT moves THEN RETURN; END IF;
+  FOR s IN SELECT t.sequence, t.increment, consort.full_name(d.refobjid) AS relation, a.attname
+      FROM consort.strided t JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = t.sequence AND d.refclassid = 'pg_class'::regclass
+        AND d.deptype IN ('a', 'i') JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid LOOP
+    EXECUTE format('SELECT %s(%I) FROM %s', CASE WHEN s.increment > 0 THEN 'max' ELSE 'min' END, s.attname, s.relation) INTO newest;
+    IF newest IS NOT NULL THEN
+      PERFORM consort.advance_sequences(json_build_array(json_build_object('name', consort.full_name(s.sequence), 'next', newest + s.increment)));
     END IF;
   END LOOP;
 END $f$;

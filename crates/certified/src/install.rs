@@ -24,13 +24,12 @@ pub(crate) async fn install(control: &Control, database: &Database, site: &Site)
     };
     // The event triggers of an earlier start take this for an applier's.
     let text = format!(
-        "BEGIN; {capture} DELETE FROM consort.place; INSERT INTO consort.place VALUES ({}, {}); \
-         DELETE FROM consort.secret; INSERT INTO consort.secret VALUES ({}); \
+        "BEGIN; {capture} DELETE FROM consort.secret; INSERT INTO consort.secret VALUES ({}); \
          INSERT INTO consort.permits (xact, running) VALUES (pg_catalog.pg_current_xact_id(), true); \
-         SELECT consort.watch_all(); SELECT consort.stride_all(); DELETE FROM consort.permits; COMMIT",
+         SELECT consort.take_place({}, {}); DELETE FROM consort.permits; COMMIT",
+        literal(&database.secret),
         site.number,
-        database.sites.len(),
-        literal(&database.secret)
+        database.sites.len()
     );
     let installed = control.batch_execute(&text).await;
     if installed.is_err() {

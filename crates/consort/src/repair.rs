@@ -3,6 +3,7 @@
 use std::fs;
 
 use clap::Args;
+use local_cluster::Cluster;
 
 use crate::attach::{Wait, databases, one, tell_of_the_bypass};
 use crate::cluster_in::{Found, Which};
@@ -23,6 +24,10 @@ pub(crate) struct Options {
     /// Standby to rebuild: delete its data and copy the primary again (servers of `consort up` only)
     #[arg(long, value_name = "NAME")]
     standby: Option<String>,
+    /// Node to rebuild, where every node takes writes: delete its data and copy another node (servers of
+    /// `consort up` only)
+    #[arg(long, value_name = "NAME", conflicts_with = "standby")]
+    node: Option<String>,
     #[command(flatten)]
     wait: Wait,
 }
@@ -31,31 +36,58 @@ const EXAMPLES: &str = "\
 Examples:
   consort repair
   consort repair --standby standby2
+  consort repair --node node2
   consort repair --config consort.toml";
 
 /// Runs the repair.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?.running()?;
-    match &options.standby {
-        Some(name) => renew(&found, name),
-        None => runtime()?.block_on(make_whole(&found, &options.wait)),
+    let found = match &options.node {
+        Some(_) => options.which.find_any()?,
+        None => options.which.find()?,
+    };
+    let found = found.running()?;
+    match (&options.standby, &options.node) {
+        (Some(name), _) => renew(&found, name),
+        (None, Some(name)) => renew_node(&found, name),
+        (None, None) => runtime()?.block_on(make_whole(&found, &options.wait)),
     }
 }
 
-fn renew(found: &Found, name: &str) -> Result<(), Failure> {
-    let mut cluster = found.local()?.ok_or_else(|| {
+/// The servers, which `consort up` has made.
+fn local(found: &Found) -> Result<Cluster, Failure> {
+    found.local()?.ok_or_else(|| {
         Failure::new(
-            "cannot rebuild a standby that `consort up` did not create; use PostgreSQL's pg_basebackup",
+            "cannot rebuild a server that `consort up` did not create; use PostgreSQL's pg_basebackup",
         )
-    })?;
+    })
+}
+
+fn server_options(found: &Found) -> Result<local_cluster::Options, Failure> {
+    let file = SettingsFile::of(Some(&fs::read_to_string(&found.config_file)?));
+    let log_ins = up::writers(&file, &up::Options::default())?.log_ins();
+    Ok(local_cluster::Options { log_ins, ..local_cluster::Options::default() })
+}
+
+fn renew_node(found: &Found, name: &str) -> Result<(), Failure> {
+    if !found.config.design().is_certified() {
+        return Err(Failure::new(format!(
+            "the cluster has one primary: rebuild a standby with `consort repair --standby {name}`"
+        )));
+    }
+    let options = server_options(found)?;
+    local(found)?.renew_peer(name, &options, &mut |step| eprintln!("{step} .."))?.start()?;
+    println!("{name}: rebuilt");
+    Ok(())
+}
+
+fn renew(found: &Found, name: &str) -> Result<(), Failure> {
+    let mut cluster = local(found)?;
     if cluster.replicas().iter().any(|node| node.name() == name) {
         return Err(Failure::new(format!(
             "{name} is a logical replica, not a standby; rebuild it with `consort replica rebuild {name}`"
         )));
     }
-    let file = SettingsFile::of(Some(&fs::read_to_string(&found.config_file)?));
-    let log_ins = up::writers(&file, &up::Options::default())?.log_ins();
-    let options = local_cluster::Options { log_ins, ..local_cluster::Options::default() };
+    let options = server_options(found)?;
     cluster.renew_standby(name, &options, &mut |step| eprintln!("{step} .."))?.start()?;
     println!("{name}: rebuilt");
     Ok(())

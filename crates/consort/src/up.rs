@@ -318,8 +318,8 @@ fn peers(name: &str, options: &Options, there: Option<&Cluster>) -> Result<Optio
             let wanted = options.nodes.unwrap_or(before.unwrap_or(NODES));
             match before {
                 _ if wanted == 0 => Err(Failure::new("a cluster has one node at least: --nodes 1")),
-                Some(before) if before != wanted => Err(Failure::new(format!(
-                    "the cluster there has {before} nodes, and its sequences have their strides; take another --dir"
+                Some(before) if before > wanted => Err(Failure::new(format!(
+                    "the cluster there has {before} nodes, and `consort up` removes none"
                 ))),
                 _ => Ok(Some(wanted)),
             }

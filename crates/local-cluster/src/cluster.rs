@@ -104,22 +104,102 @@ impl Cluster {
         options: &Options,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Cluster, Error> {
+        let names: Vec<String> = (1..=options.peers).map(|number| format!("{PEER}{number}")).collect();
+        let data = |name: &String| folder.join(name).join("data");
+        // Nodes that have run have rows, which a new one needs.
+        if names.iter().any(|name| data(name).join("postmaster.opts").exists()) {
+            let mut cluster = Cluster::open(programs, folder)?;
+            let grown = cluster.grow(&names, options, progress);
+            return grown.inspect_err(|_| cluster.stop_what_it_started()).map(|()| cluster);
+        }
         let mut ports = Vec::new();
-        for number in 1..=options.peers {
-            let name = format!("{PEER}{number}");
-            if folder.join(&name).join("data").exists() {
-                ports.push(open_node(programs, folder, &name)?.port());
+        for name in &names {
+            if data(name).exists() {
+                ports.push(open_node(programs, folder, name)?.port());
                 continue;
             }
             progress(&format!("making {name}"));
             let port = port_for(options.log_ins, &ports)?;
             ports.push(port);
-            make_server(programs, folder, &name, port, options)?;
+            make_server(programs, folder, name, port, options)?;
         }
         let cluster = Cluster::open(programs, folder)?;
         progress("starting the nodes");
         cluster.start().inspect_err(|_| cluster.stop_what_it_started())?;
         Ok(cluster)
+    }
+
+    /// Starts the nodes that all take writes, and makes those that are missing from a copy of another one.
+    fn grow(
+        &mut self,
+        names: &[String],
+        options: &Options,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
+        self.start()?;
+        for name in names {
+            if self.nodes.iter().any(|node| node.name() == name) {
+                continue;
+            }
+            let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
+            let port = port_for(options.log_ins, &ports)?;
+            self.copy_to_peer(name, port, options, progress)?.start()?;
+        }
+        Ok(())
+    }
+
+    /// Copies a running node that takes writes to one of this name.
+    fn copy_to_peer(
+        &mut self,
+        name: &str,
+        port: u16,
+        options: &Options,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<&Node, Error> {
+        let answers = |node: &&Node| node.query("postgres", "SELECT 1").is_ok();
+        let Some(source) = self.peers().iter().find(answers) else {
+            return Err(Error::Setup("no other node answers that could be copied".to_owned()));
+        };
+        progress(&format!("copying {} to {name}", source.name()));
+        let node = NodeSettings {
+            name,
+            port,
+            sockets: source.socket_folder(),
+            log_ins: options.log_ins,
+            follows: None,
+            joins: false,
+        };
+        copy_node(&self.programs, &self.folder, source, &node, options)?;
+        self.nodes.push(open_node(&self.programs, &self.folder, name)?);
+        self.nodes.sort_by_key(|node| (node.name().len(), node.name().to_owned()));
+        let place = self.nodes.iter().position(|node| node.name() == name);
+        Ok(&self.nodes[place.expect("it was put there")])
+    }
+
+    /// Stops a node that takes writes, discards its data and makes it again from a copy of another one. It is not started
+    /// yet.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there is no such node, if no other one answers, or with the error of `pg_basebackup`.
+    pub fn renew_peer(
+        &mut self,
+        name: &str,
+        options: &Options,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<&Node, Error> {
+        let names: Vec<&str> = self.peers().iter().map(Node::name).collect();
+        let Some(place) = names.iter().position(|there| *there == name) else {
+            let names = names.join(", ");
+            return Err(Error::Setup(format!("node {name} does not exist; existing nodes: {names}")));
+        };
+        let others = self.nodes.iter().filter(|node| node.name() != name);
+        if !others.into_iter().any(|node| node.query("postgres", "SELECT 1").is_ok()) {
+            return Err(Error::Setup("no other node answers that could be copied".to_owned()));
+        }
+        let node = self.nodes.remove(place);
+        node.stop(Stop::Immediate)?;
+        std::fs::rename(node.data_folder(), self.folder.join(name).join(UNFINISHED)).map_err(setup)?;
+        self.copy_to_peer(name, node.port(), options, progress)
     }
 
     /// The nodes that all take writes.
@@ -451,7 +531,6 @@ fn copy_primary(
     node: &NodeSettings<'_>,
     options: &Options,
 ) -> Result<(), Error> {
-    let unfinished = empty_place(programs, folder, node.name)?;
     let slot = settings::slot_of(node.name);
     primary.query(
         "postgres",
@@ -459,17 +538,45 @@ fn copy_primary(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}'"
         ),
     )?;
+    let unfinished =
+        copy(programs, folder, primary, node.name, &["--create-slot", "--slot", &slot], options)?;
+    write(programs, &unfinished, "standby.signal", "")?;
+    write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
+    finish_place(folder, node.name)
+}
+
+/// The same for a node that goes on by itself.
+fn copy_node(
+    programs: &Programs,
+    folder: &Path,
+    source: &Node,
+    node: &NodeSettings<'_>,
+    options: &Options,
+) -> Result<(), Error> {
+    let unfinished = copy(programs, folder, source, node.name, &[], options)?;
+    write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
+    finish_place(folder, node.name)
+}
+
+/// pg_basebackup to the unfinished place of a node.
+fn copy(
+    programs: &Programs,
+    folder: &Path,
+    source: &Node,
+    name: &str,
+    arguments: &[&str],
+    options: &Options,
+) -> Result<PathBuf, Error> {
+    let unfinished = empty_place(programs, folder, name)?;
     let mut backup = programs.command("pg_basebackup");
-    backup.args(["--checkpoint=fast", "--wal-method=stream", "--create-slot", "--slot", &slot]);
-    backup.args(["--username=postgres", "--no-password", "--port", &primary.port().to_string(), "--host"]);
-    backup.arg(primary.socket_folder()).arg("--pgdata").arg(&unfinished);
+    backup.args(["--checkpoint=fast", "--wal-method=stream"]).args(arguments);
+    backup.args(["--username=postgres", "--no-password", "--port", &source.port().to_string(), "--host"]);
+    backup.arg(source.socket_folder()).arg("--pgdata").arg(&unfinished);
     if !options.durable {
         backup.arg("--no-sync");
     }
     programs.output(&mut backup)?;
-    write(programs, &unfinished, "standby.signal", "")?;
-    write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
-    finish_place(folder, node.name)
+    Ok(unfinished)
 }
 
 /// The folders of a node, with an empty one for data that are not whole yet.

@@ -5,6 +5,7 @@ mod anomalies;
 mod faults;
 mod histories;
 mod hostile;
+mod membership;
 mod review;
 mod write_sets;
 

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// Clients that transfer money between ten accounts, and note each transfer in a row of its own.
-struct Transfers {
+pub(super) struct Transfers {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
     threads: Vec<JoinHandle<Vec<String>>>,
 }
 
 impl Transfers {
-    fn start(url: &str) -> Transfers {
+    pub(super) fn start(url: &str) -> Transfers {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let threads = (0..3)
             .map(|at| {
@@ -26,7 +26,7 @@ impl Transfers {
         Transfers { stop, done, threads }
     }
 
-    fn go_on(&self) {
+    pub(super) fn go_on(&self) {
         let before = self.done.load(Ordering::Relaxed);
         eventually("transfers", || {
             assert!(!self.threads.iter().any(JoinHandle::is_finished), "a client has given up");
@@ -35,7 +35,7 @@ impl Transfers {
     }
 
     /// The transfers that were acknowledged.
-    fn end(self) -> Vec<String> {
+    pub(super) fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().flat_map(|thread| thread.join().expect("a client")).collect()
     }
@@ -74,12 +74,16 @@ fn once(session: &mut Client, from: u64, to: u64, name: &str) -> Result<(), crat
     session.rows("COMMIT").map(drop)
 }
 
-fn bank(design: &str) -> Peers {
-    let peers = Peers::start(design);
-    let mut client = peers.client();
+/// The tables of the transfers.
+pub(super) fn accounts(client: &mut Client) {
     client.rows("CREATE TABLE account (id int PRIMARY KEY, v int)").expect("a table");
     client.rows("CREATE TABLE done (name text PRIMARY KEY)").expect("a table");
     client.rows("INSERT INTO account SELECT n, 100 FROM generate_series(0, 9) n").expect("a table");
+}
+
+fn bank(design: &str) -> Peers {
+    let peers = Peers::start(design);
+    accounts(&mut peers.client());
     peers.equal("SELECT count(*) FROM account");
     peers
 }
