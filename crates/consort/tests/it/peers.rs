@@ -7,6 +7,7 @@ mod histories;
 mod hostile;
 mod membership;
 mod review;
+mod workloads;
 mod write_sets;
 
 use std::path::PathBuf;
@@ -72,20 +73,14 @@ impl Peers {
     /// Waits until all nodes show one version, and answers what this query gives at each, which is the same.
     pub(crate) fn equal(&self, query: &str) -> String {
         let version = "SELECT coalesce(max(version), 0) FROM consort.version";
-        let at_each = |sql: &str| -> Vec<String> {
+        let at_each = |sql: &str| -> Result<Vec<String>, postgres::Error> {
             let nodes = self.cluster().nodes().iter();
-            nodes
-                .map(|node| {
-                    node.query("postgres", sql)
-                        .map_or_else(|error| error.to_string(), |rows| format!("{rows:?}"))
-                })
-                .collect()
+            nodes.map(|node| node.query("postgres", sql).map(|rows| format!("{rows:?}"))).collect()
         };
         eventually("one version at all nodes", || {
-            let versions = at_each(version);
-            versions.iter().all(|one| one == &versions[0])
+            at_each(version).is_ok_and(|versions| versions.iter().all(|one| one == &versions[0]))
         });
-        let answers = at_each(query);
+        let answers = at_each(query).expect("an answer of each");
         for (node, answer) in self.cluster().nodes().iter().zip(&answers) {
             assert_eq!(answer, &answers[0], "{} at {}", query, node.name());
         }
