@@ -1,19 +1,19 @@
 //! One database that all nodes have: its order, its ledger, and its records on their way to the nodes.
 
 use crate::options::Options;
+use crate::recent::Recent;
 use crate::record::Record;
 use crate::site::Site;
 use certifier::{Certifier, Refused};
 use history::Version;
 use ledger::{Ledger, Reached};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Records that the certifier remembers.
 const WINDOW: usize = 100_000;
-/// Records that wait for nodes in memory; a node that is further behind reads the ledger.
-const RECORDS_IN_MEMORY: usize = 20_000;
+/// A group of records that is applied in one transaction gets no more when it has so many bytes.
+const GROUP_BYTES: usize = 4 << 20;
 
 /// Why a transaction does not commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) struct Database {
     pub(crate) catalog: tokio::sync::RwLock<()>,
     certifier: RefCell<Certifier>,
     ledger: Ledger,
-    records: RefCell<BTreeMap<Version, Rc<Record>>>,
+    records: RefCell<Recent>,
     acknowledged: Cell<Version>,
     /// Parameter of Consort's own commands at the nodes. Each process has its own: one that was replaced commits nothing.
     pub(crate) secret: Rc<str>,
@@ -65,16 +65,13 @@ impl Database {
             Ledger::open(&folder, &disk::Disk::new()).map_err(|error| error.to_string())?;
         let floor = ledger.oldest().map_or(ledger.newest(), |oldest| Version::new(oldest.get() - 1));
         let mut certifier = Certifier::new(floor, WINDOW);
-        let mut records = BTreeMap::new();
+        let mut records = Recent::default();
         for read in reader {
             let read = read.map_err(|error| error.to_string())?;
             let record = Record::of_bytes(&read.bytes)
                 .map_err(|error| format!("the ledger's record {} cannot be read: {error}", read.version))?;
             certifier.restore(read.version, &record.items());
-            records.insert(read.version, Rc::new(record));
-            if records.len() > RECORDS_IN_MEMORY {
-                records.pop_first();
-            }
+            records.keep(read.version, record, read.bytes.len());
         }
         let sites = (0..options.nodes.len()).map(|number| Rc::new(Site::new(number))).collect();
         Ok(Database {
@@ -145,11 +142,7 @@ impl Database {
         let version = certified.version;
         site.expects(version);
         let durable = self.ledger.append(version, &bytes);
-        let mut records = self.records.borrow_mut();
-        records.insert(version, Rc::new(record));
-        while records.len() > RECORDS_IN_MEMORY {
-            records.pop_first();
-        }
+        self.records.borrow_mut().keep(version, record, bytes.len());
         Ok((version, durable))
     }
 
@@ -171,18 +164,20 @@ impl Database {
     ) -> Result<Vec<(Version, Rc<Record>)>, String> {
         let durable = self.ledger.newest_durable();
         let (mut found, mut version) = (Vec::new(), from);
-        let mut reader = None;
-        while found.len() < most && version <= durable && !site.is_expected(version) {
-            let in_memory = self.records.borrow().get(&version).cloned();
-            let record = match in_memory {
-                Some(record) => record,
+        let (mut reader, mut bytes) = (None, 0);
+        while found.len() < most && bytes < GROUP_BYTES && version <= durable && !site.is_expected(version) {
+            let in_memory = self.records.borrow().get(version);
+            let (record, its_bytes) = match in_memory {
+                Some(known) => known,
                 None => {
                     let reader = reader.get_or_insert_with(|| self.ledger.read_from(version));
                     let Some(read) = reader.next() else { break };
                     let read = read.map_err(|error| error.to_string())?;
-                    Rc::new(Record::of_bytes(&read.bytes).map_err(|error| error.to_string())?)
+                    let record = Record::of_bytes(&read.bytes).map_err(|error| error.to_string())?;
+                    (Rc::new(record), read.bytes.len())
                 }
             };
+            bytes += its_bytes;
             found.push((version, record));
             version = version.next();
         }
@@ -198,8 +193,7 @@ impl Database {
     pub(crate) fn forget(&self) {
         let flushed = self.sites.iter().map(|site| site.flushed()).min().unwrap_or_default();
         drop(self.ledger.forget_below(flushed));
-        let mut records = self.records.borrow_mut();
-        *records = records.split_off(&flushed);
+        self.records.borrow_mut().forget_below(flushed);
     }
 
     /// Completes with the reason when the ledger has failed: the process must stop.

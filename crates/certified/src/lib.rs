@@ -30,6 +30,7 @@ mod install;
 mod node_connection;
 mod options;
 mod placement;
+mod recent;
 mod record;
 mod script;
 mod session;

@@ -13,6 +13,7 @@ use local_cluster::{
 };
 use postgres::programs::Programs;
 
+use super::peers;
 use super::pgpool::Pgpool;
 use super::point::{NodeUse, Verified};
 use super::table::{Experiment, Kind, Setup};
@@ -131,9 +132,11 @@ impl Ground {
         let (standbys, replicas) = match experiment.replicas {
             Kind::Standbys => (experiment.most_replicas(), 0),
             Kind::Fed => (0, experiment.most_replicas()),
+            Kind::Peers => (0, 0),
         };
+        let peers = if experiment.replicas == Kind::Peers { 1 + experiment.most_replicas() } else { 0 };
         let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let options = Options { standbys, replicas, settings, durable: false, ..Options::default() };
+        let options = Options { standbys, replicas, peers, settings, durable: false, ..Options::default() };
         let mut progress = |step: &str| eprintln!("{}: {step} ..", experiment.name);
         let cluster = Cluster::create(&Programs::find()?, &folder, &options, &mut progress)?;
         let nodes = cluster.nodes().iter().map(|node| all.add(node.name())).collect::<Result<_, _>>()?;
@@ -174,6 +177,9 @@ impl Ground {
             (self.relay, self.serves) = (Some(relay), Some(setup.clone()));
         }
         if let Some(design) = &setup.design {
+            if self.kind == Kind::Peers {
+                peers::reset(&self.cluster, self.home.folder())?;
+            }
             up::write(&self.home, &self.settings(design, setup), self.nodes_of(setup))?;
             std::fs::create_dir_all(self.home.socket_folder())?;
             daemon::start(&self.home)?;
@@ -202,6 +208,10 @@ impl Ground {
         file.set("attach_on_first_use", "true");
         file.set("auth_type", &quoted("trust"));
         file.set("proof_timeout", &quoted(PROOF_LIMIT));
+        if setup.is_certified() {
+            file.set("ledger_dir", &quoted(peers::LEDGER));
+            file.set("max_clients", "200");
+        }
         file.set("pool_mode", &quoted("session"));
         setup.settings.iter().for_each(|(key, value)| file.set(key, &value.to_string()));
         file
@@ -212,6 +222,7 @@ impl Ground {
         let others = match self.kind {
             Kind::Standbys => self.cluster.standbys(),
             Kind::Fed => self.cluster.replicas(),
+            Kind::Peers => &self.cluster.peers()[1..],
         };
         std::iter::once(self.cluster.primary()).chain(others.iter().take(setup.replicas))
     }
@@ -219,6 +230,12 @@ impl Ground {
     /// The servers of the setup that Consort feeds.
     pub(super) fn fed(&self, setup: &Setup) -> impl Iterator<Item = &Node> {
         self.nodes_of(setup).filter(|node| node.role() == Role::Replica)
+    }
+
+    /// The nodes that run for a setup whose nodes all take writes.
+    fn peers(&self) -> Option<Vec<&Node>> {
+        let setup = self.serves.as_ref().filter(|setup| setup.is_certified())?;
+        Some(self.nodes_of(setup).collect())
     }
 
     /// Address of the clients.
@@ -248,9 +265,10 @@ impl Ground {
         Some(if setup.relay.is_some() { past() } else { through() })
     }
 
-    /// Address of the console, if Consort runs.
+    /// Address of the console, if Consort runs and may read at replicas.
     pub(super) fn console(&self) -> Option<String> {
-        let consort = self.serves.as_ref().is_some_and(|setup| setup.design.is_some());
+        let consort =
+            self.serves.as_ref().is_some_and(|setup| setup.design.is_some() && !setup.is_certified());
         consort.then(|| format!("postgres://postgres@127.0.0.1:{}/consort", self.port))
     }
 
@@ -270,6 +288,9 @@ impl Ground {
         let said = |trouble: Trouble| trouble.to_string();
         // A database is followed from its first client on.
         Session::open(&self.url(), Protocol::Simple).await.map_err(said)?.close().await;
+        if let Some(nodes) = self.peers() {
+            return peers::are_equal(&nodes);
+        }
         let Some(console) = self.console() else { return self.standbys_have_all() };
         let session = Session::open(&console, Protocol::Simple).await.map_err(said)?;
         for row in session.texts("SHOW REPLICAS").await.map_err(said)? {
@@ -322,12 +343,17 @@ impl Ground {
 
     /// The same at the servers of the setup that Consort feeds.
     pub(super) fn vacuum_replicas(&self, setup: &Setup) -> Result<(), Failure> {
-        self.fed(setup).try_for_each(|node| tidy_up(node, SERVED))
+        let others = self.nodes_of(setup).skip(1).filter(|_| setup.is_certified());
+        self.fed(setup).chain(others).try_for_each(|node| tidy_up(node, SERVED))
     }
 
     /// Compares the replicas that Consort feeds with the primary.
     pub(super) async fn verify(&self) -> Result<Verified, Failure> {
         let mut verified = Verified::default();
+        if let Some(nodes) = self.peers() {
+            peers::compare(&nodes, &mut verified)?;
+            return Ok(verified);
+        }
         let fed = self.kind == Kind::Fed && self.serves.as_ref().is_some_and(|setup| setup.replicas > 0);
         let Some(console) = self.console().filter(|_| fed) else { return Ok(verified) };
         let session = Session::open(&console, Protocol::Simple).await?.with_limit(LONG);

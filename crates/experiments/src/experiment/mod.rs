@@ -11,9 +11,11 @@ mod busy;
 mod faults;
 mod ground;
 mod page;
+mod peers;
 mod pgpool;
 mod point;
 mod results;
+mod slow_disk;
 mod table;
 mod verdict;
 
@@ -99,6 +101,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     let chosen = chosen(&all, options)?;
+    if chosen.iter().any(|experiment| experiment.disk_ms > 0) && !slow_disk::is_here() {
+        return slow_disk::again();
+    }
     let pen = Pen::find().map_err(|error| Failure::new(error.to_string()))?;
     std::fs::create_dir_all(&options.results)?;
     let runtime = runtime()?;
@@ -165,6 +170,7 @@ fn one(
 ) -> Result<Vec<String>, Failure> {
     println!("{}: {}\n{}\n", experiment.name, experiment.about, experiment.paper);
     let since = Instant::now();
+    slow_disk::set(experiment.disk_ms)?;
     let mut points = Vec::new();
     let mut ground = Ground::make(experiment)?;
     let measured = rounds(runtime, &mut ground, (experiment, options), stop, &mut points);

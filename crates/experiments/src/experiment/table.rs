@@ -36,6 +36,9 @@ pub(super) struct Experiment {
     pub(super) primary_percent: Option<u32>,
     /// Consort's quota; without it only the machine's own limit.
     pub(super) consort_percent: Option<u32>,
+    /// Milliseconds by which every sync of a file takes longer, at the servers and in Consort.
+    #[serde(default)]
+    pub(super) disk_ms: u64,
     /// Time of each point's measurement.
     pub(super) time_s: u64,
     /// Time for which its clients run before that; servers have their quotas from `SETTLING` before its end
@@ -70,6 +73,8 @@ pub(super) enum Kind {
     Standbys,
     /// Servers that Consort feeds.
     Fed,
+    /// Servers that all take writes; the first one stands for the primary.
+    Peers,
 }
 
 /// A part of what clients do.
@@ -361,6 +366,12 @@ impl Setup {
     pub(super) fn may_be_old(&self) -> bool {
         let design = self.design.as_deref().and_then(|name| design::chosen(name).ok());
         self.relay.is_some() || design.is_some_and(|design| design.reads == design::Reads::AnyAge)
+    }
+
+    /// Every node takes writes.
+    pub(super) fn is_certified(&self) -> bool {
+        let design = self.design.as_deref().and_then(|name| design::chosen(name).ok());
+        design.is_some_and(|design| design.is_certified())
     }
 
     fn mistake(&self) -> Option<String> {
