@@ -251,8 +251,8 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "consistency",
         "\"\"",
-        "Default [consistency level](consistency.md) of reads: `strong`, `session`, `bounded 200ms` (any \
-         duration), `weak` or `primary`. Empty: `weak` in the design `weak`, otherwise `strong`.",
+        "Default [consistency level](consistency.md) of reads: `strong`, `session`, `bounded 200ms` (up \
+         to a day), `weak` or `primary`. Empty: `weak` in the design `weak`, otherwise `strong`.",
         |config, value| match text(value)?.as_str() {
             "" => put(&mut config.consistency.consistency, Ok(None)),
             _ => set_consistency(&mut config.consistency, value),
@@ -304,7 +304,8 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "login_time",
         "\"60s\"",
-        "Maximum duration of a client's login; PgBouncer's `client_login_timeout` is an alias.",
+        "Time that a client has for its start-up packet, and again for its authentication; PgBouncer's \
+         `client_login_timeout` is an alias.",
         |config, value| put(&mut config.login_time, duration(value)),
     )),
     reloaded(global(
@@ -429,15 +430,15 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "transaction_timeout",
         "\"0s\"",
-        "Disconnect a client whose transaction takes longer (25P04), and cancel its statement. `\"0s\"`: \
-         no limit.",
+        "Disconnect a client whose transaction takes longer (25P04), and end its statement \
+         ([how](operate/limits-and-timeouts.md#timeouts)). `\"0s\"`: no limit.",
         |config, value| put(&mut config.pool.transaction, duration(value)),
     )),
     reloaded(global(
         "query_timeout",
         "\"0s\"",
         "Disconnect a client whose statement takes longer, including its wait for a connection (57014), \
-         and cancel the statement. `\"0s\"`: no limit. Prefer PostgreSQL's `statement_timeout`, which \
+         and end the statement. `\"0s\"`: no limit. Prefer PostgreSQL's `statement_timeout`, which \
          does not disconnect.",
         |config, value| put(&mut config.pool.query, duration(value)),
     )),
@@ -512,7 +513,7 @@ pub static KEYS: &[Key] = &[
     global(
         "offload_in_transactions",
         "\"locked\"",
-        "Offload of reads in read-write transactions: `locked` runs each on a standby, with its table \
+        "Offload of reads in transactions that may write: `locked` runs each on a standby, with its table \
          locks held on the primary; `off` keeps them on the primary \
          ([details](#reads-in-read-write-transactions)).",
         |config, value| put(&mut config.offload_in_transactions, offload(value)),

@@ -1,6 +1,7 @@
-//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME|all|directed|table]`: runs seeds, prints the first violations and the line
-//! that replays each. With a bug it stops at the first seed that finds it; `all` does so for every
-//! bug, `directed` plays the schedules, `table` prints what PLANTED.md holds.
+//! `cargo run -p sim -- [--seed S] [--seeds N] [--bug NAME|all|directed|table]`: runs seeds, prints the first
+//! violations and the line that replays each. `--seed S` alone runs one seed; without it 5000 seeds run from
+//! 0 on. With a bug the run stops at the first seed that finds it; `all` does so for every bug, `directed`
+//! plays the schedules, `table` prints what PLANTED.md holds.
 
 use sim::bugs::Planted;
 use sim::planted::{ALL, PlantedBug, named};
@@ -23,11 +24,11 @@ const OTHERS: [fn(u64, Planted) -> Outcome; 7] = [
 #[expect(clippy::disallowed_methods, reason = "a command has arguments; the simulator itself has none")]
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (mut first, mut count, mut bug) = (0_u64, None, None);
+    let (mut first, mut count, mut bug) = (None::<u64>, None, None);
     while let Some(name) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
         match (name.as_str(), value.parse()) {
-            ("--seed", Ok(seed)) => first = seed,
+            ("--seed", Ok(seed)) => first = Some(seed),
             ("--seeds", Ok(seeds)) => count = Some(seeds),
             ("--bug", _) => bug = Some(value),
             _ => {
@@ -36,7 +37,8 @@ fn main() -> ExitCode {
             }
         }
     }
-    let count = count.unwrap_or(if first > 0 { 1 } else { 5000 });
+    let count = count.unwrap_or(if first.is_some() { 1 } else { 5000 });
+    let first = first.unwrap_or(0);
     match bug.as_deref() {
         None => clean(first, count),
         Some("directed") => directed(),

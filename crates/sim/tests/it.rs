@@ -26,6 +26,11 @@ const SCHEDULED_SEEDS: u64 = 2_000;
 /// Bugs that need at most so many random seeds are looked for in an ordinary test run.
 const SEEDS_FOR_BUGS: u64 = 64;
 
+/// The command that replays a seed, and the violation that it found.
+fn replay(seed: u64, violation: &impl std::fmt::Display) -> String {
+    format!("cargo run -p sim -- --seed {seed}    # {violation}")
+}
+
 /// Runs seeds on two threads: their sum, and the first lines that replay what was found.
 fn run_all(seeds: u64) -> (Outcome, Vec<String>) {
     let part = |odd: u64| {
@@ -36,7 +41,7 @@ fn run_all(seeds: u64) -> (Outcome, Vec<String>) {
             sum.candidates += outcome.candidates;
             sum.offloaded += outcome.offloaded;
             if let Some(violation) = outcome.violations.first() {
-                found.push(format!("cargo run -p sim -- --seed {seed}    # {violation}"));
+                found.push(replay(seed, violation));
             }
         }
         (sum, found)
@@ -72,9 +77,9 @@ fn whole_reads_are_clean_and_run_at_replicas() {
     for seed in 0..WHOLE_SEEDS {
         let outcome = run_whole(seed, Planted::default());
         (reads, elsewhere) = (reads + outcome.candidates, elsewhere + outcome.offloaded);
-        found.extend(outcome.violations.first().map(|violation| format!("seed {seed}: {violation}")));
+        found.extend(outcome.violations.first().map(|violation| replay(seed, violation)));
     }
-    assert!(found.is_empty(), "{} seeds with violations: {}", found.len(), found.join("\n"));
+    assert!(found.is_empty(), "{} seeds with violations; replay:\n{}", found.len(), found.join("\n"));
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let share = elsewhere as f64 / reads as f64;
     println!("{WHOLE_SEEDS} seeds, {reads} reads, {:.0} % of them at replicas", share * 100.0);
@@ -86,7 +91,7 @@ fn whole_reads_are_clean_and_run_at_replicas() {
 fn parallel_execution_is_clean() {
     for seed in 0..PARALLEL_SEEDS {
         let violations = run_parallel(seed, Planted::default()).violations;
-        assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
+        assert!(violations.is_empty(), "{}", replay(seed, &violations[0]));
     }
 }
 
@@ -97,7 +102,7 @@ fn tables_that_are_made_are_used_as_on_one_server() {
     let (mut reads, mut elsewhere) = (0, 0);
     for seed in 0..MAKING_SEEDS {
         let outcome = run_making(seed, Planted::default());
-        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
         (reads, elsewhere) = (reads + outcome.candidates, elsewhere + outcome.offloaded);
     }
     println!("{MAKING_SEEDS} seeds, {elsewhere} of {reads} reads elsewhere");
@@ -110,7 +115,7 @@ fn statements_stand_for_their_rows() {
     let (mut commits, mut as_statements) = (0, 0);
     for seed in 0..SCHEDULED_SEEDS {
         let outcome = statements::run(seed, Planted::default());
-        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
         (commits, as_statements) = (commits + outcome.commits, as_statements + outcome.reads);
     }
     assert!(4 * as_statements > commits, "{as_statements} of {commits} travelled as statements");
@@ -122,7 +127,7 @@ fn scheduled_execution_is_one_copy() {
     let (mut commits, mut reads) = (0, 0);
     for seed in 0..SCHEDULED_SEEDS {
         let outcome = scheduled::run(seed, Planted::default());
-        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
         (commits, reads) = (commits + outcome.commits as u64, reads + outcome.reads as u64);
     }
     println!("{SCHEDULED_SEEDS} seeds, {commits} commits, {reads} reads in them");
@@ -139,7 +144,7 @@ fn replicas_join_where_reads_wait_and_where_commits_are_executed_in_parallel() {
     let mut answered = 0;
     for seed in 0..JOINING_SEEDS {
         let outcome = run_joining(seed, Planted::default());
-        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
         answered += outcome.at_joined;
     }
     println!("{JOINING_SEEDS} seeds, {answered} reads at replicas that joined");
@@ -152,7 +157,7 @@ fn replicas_join_scheduled_execution() {
     let mut executed = 0;
     for seed in 0..JOINING_SEEDS {
         let outcome = scheduled::run_joining(seed, Planted::default());
-        assert!(outcome.violations.is_empty(), "seed {seed}: {}", outcome.violations[0]);
+        assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
         executed += outcome.at_joined;
     }
     println!("{JOINING_SEEDS} seeds, {executed} steps at replicas that joined");

@@ -33,7 +33,7 @@ pub const LAWS: &[Law] = &[
     ("every dependency is explained", dependencies::external),
     ("tests of one crate and of all share what they build", dependencies::unified),
     ("only design knows the papers' names", words::papers),
-    ("only node listens and spawns", words::listening),
+    ("only listed crates listen, and start tasks", words::listening),
     ("no empty names", words::empty_names),
     ("a file says first what lives in it", source::first_lines),
     ("files have at most 800 lines", source::length),

@@ -1,4 +1,5 @@
-//! Words that have one home: the papers' names live in `design`, listening and spawning in `node`; empty names nowhere.
+//! Words that only some places may use: the papers' names in `design`, calls that listen or start tasks in
+//! listed crates. Empty names stand in no place.
 
 use crate::source::{Line, lines};
 use crate::tree::{Broken, Tree};

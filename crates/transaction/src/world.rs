@@ -1,5 +1,5 @@
 //! The world as the flows see it: the cluster that decides, and one client's session with the nodes that it can run on.
-//! `node` implements these traits over sockets, `sim` over a model; the flows are the same.
+//! `cluster` and `session` implement these traits over sockets, `sim` over a model; the flows are the same.
 //!
 //! Everything runs in one thread: futures need not be `Send`, and a borrow of the scheduler never lives across an
 //! `await`.
