@@ -1,15 +1,17 @@
 -- What Consort installs in each database of each node: the capture of write sets by triggers. It is run in one
 -- transaction by a superuser, as often as one likes.
 --
---   notes      what the transaction has touched: table, key, change of the number of rows, items of the footprint
+--   notes      what the transaction has touched: table, key, change of the number of rows, items of the footprint, and the row
+--              as it was then
+--   shapes     tables as they were when a note was written: their columns and their keys
 --   effects    what was gathered before a command that changes the catalog, and these commands
 --   version    one row a version that this node shows; the newest counts, the others are pruned
 --   place      which node this is, and of how many
 --   secret     what Consort says with each command of its own: clients call nothing here with an effect
 --   permits    transactions in which Consort has announced a command that changes the catalog
 --
--- The rows themselves are read when the transaction commits: an AFTER trigger of the user may have changed a row again
--- before its image reaches a trigger of ours.
+-- A row that has one note is as that note has it. Others are read when the transaction commits: an AFTER trigger of the user
+-- may have changed a row again before its image reaches a trigger of ours.
 
 DROP EVENT TRIGGER IF EXISTS consort_ddl;
 DROP EVENT TRIGGER IF EXISTS consort_drop;
@@ -22,8 +24,9 @@ CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY, increment 
 CREATE TABLE IF NOT EXISTS consort.secret (value text NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.installed (text_md5 text NOT NULL);
 CREATE UNLOGGED TABLE IF NOT EXISTS consort.notes (
-  xact xid8 NOT NULL, rel oid NOT NULL, delta int NOT NULL, key text[], writes bigint[], shares bigint[]
+  xact xid8 NOT NULL, rel oid NOT NULL, delta int NOT NULL, key text[], writes bigint[], shares bigint[], shape bigint, image text[]
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_insert_scale_factor = 0);
+CREATE TABLE IF NOT EXISTS consort.shapes (shape bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, rel oid NOT NULL, meta text NOT NULL);
 CREATE INDEX IF NOT EXISTS notes_xact ON consort.notes (xact);
 CREATE UNLOGGED TABLE IF NOT EXISTS consort.effects (
   xact xid8 NOT NULL, place bigserial, effect json NOT NULL, writes bigint[], shares bigint[], intents bigint[]
@@ -42,8 +45,10 @@ BEGIN
   END IF;
 END $f$;
 -- What shows, inside of a transaction, that Consort certifies it.
-CREATE OR REPLACE FUNCTION consort.token() RETURNS text LANGUAGE sql STABLE AS
-  $f$ SELECT pg_catalog.md5(pg_catalog.concat(value, ':', pg_catalog.pg_current_xact_id_if_assigned())) FROM consort.secret $f$;
+CREATE OR REPLACE FUNCTION consort.token() RETURNS text LANGUAGE plpgsql STABLE AS $f$
+BEGIN
+  RETURN (SELECT pg_catalog.md5(pg_catalog.concat(value, ':', pg_catalog.pg_current_xact_id_if_assigned())) FROM consort.secret);
+END $f$;
 CREATE OR REPLACE FUNCTION consort.certifies(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
   PERFORM consort.check_secret(secret);
@@ -149,9 +154,9 @@ CREATE OR REPLACE FUNCTION consort.columns_differ(rel oid, columns int2[]) RETUR
   FROM pg_attribute WHERE attrelid = rel AND attnum = ANY (columns) AND attnum > 0 $f$;
 
 -- The body of the row trigger of one table.
-CREATE OR REPLACE FUNCTION consort.note_body(relation oid) RETURNS text
+CREATE OR REPLACE FUNCTION consort.note_body(relation oid, its_shape bigint) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE body text := ''; i record; c record; own oid := consort.identity_index(relation); key_old text; key_new text; same text; parts text;
+DECLARE body text := ''; i record; c record; own oid := consort.identity_index(relation); key_old text; key_new text; same text; parts text; image text;
 BEGIN
   FOR i IN SELECT * FROM pg_index WHERE indrelid = relation AND indisunique AND indisvalid ORDER BY indexrelid LOOP
     body := body || format(E'  IF TG_OP = ''INSERT'' THEN w := w || %1$s;\n  ELSIF TG_OP = ''DELETE'' THEN w := w || %2$s;\n  ELSIF %3$s THEN w := w || %2$s || %1$s; END IF;\n',
@@ -175,6 +180,8 @@ BEGIN
     body := body || format(E'  IF TG_OP <> ''DELETE'' THEN w := w || %s::bigint; END IF;\n',
       consort.seed('exclusion', consort.full_name(relation) || ':' || c.conname));
   END LOOP;
+  SELECT 'ARRAY[' || string_agg(format('NEW.%I::text', attname), ', ' ORDER BY attnum) || ']' INTO image
+    FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND own IS NOT NULL;
   IF own IS NULL THEN
     -- Nothing tells the rows apart: the whole table is the item, and a row is found by all its columns.
     SELECT string_agg(format('OLD.%I::text', attname), ', ' ORDER BY attnum), string_agg(format('NEW.%I::text', attname), ', ' ORDER BY attnum)
@@ -197,16 +204,33 @@ BEGIN
 DECLARE w bigint[] := '{}'; s bigint[] := '{}';
 BEGIN
 %1$s  IF TG_OP = 'INSERT' THEN
-    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, 1, ARRAY[%4$s], w, s);
+    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, 1, ARRAY[%4$s], w, s, %6$s, %7$s);
   ELSIF TG_OP = 'DELETE' THEN
-    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, -1, ARRAY[%3$s], w, s);
+    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, -1, ARRAY[%3$s], w, s, %6$s, NULL);
   ELSIF %5$s THEN
-    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, 0, ARRAY[%4$s], w, s);
+    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, 0, ARRAY[%4$s], w, s, %6$s, %7$s);
   ELSE
-    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, -1, ARRAY[%3$s], w, s), (pg_current_xact_id(), %2$s, 1, ARRAY[%4$s], NULL, NULL);
+    INSERT INTO consort.notes VALUES (pg_current_xact_id(), %2$s, -1, ARRAY[%3$s], w, s, %6$s, NULL),
+      (pg_current_xact_id(), %2$s, 1, ARRAY[%4$s], NULL, NULL, %6$s, %7$s);
   END IF;
   RETURN NULL;
-END $b$, body, relation, key_old, key_new, same);
+END $b$, body, relation, key_old, key_new, same, its_shape, coalesce(image, 'NULL'));
+END $f$;
+
+-- The shape of a table as it is now.
+CREATE OR REPLACE FUNCTION consort.shape_of(relation oid) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE own oid := consort.identity_index(relation); said text; found bigint;
+BEGIN
+  SELECT json_build_object('table', consort.full_name(relation), 'intent', consort.table_item(relation), 'database', consort.seed('database', ''),
+      'columns', (SELECT coalesce(json_agg(quote_ident(attname) ORDER BY attnum), '[]') FROM pg_attribute
+        WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attgenerated = ''),
+      'fixed', (SELECT coalesce(json_agg(quote_ident(attname) ORDER BY attnum), '[]') FROM pg_attribute
+        WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attidentity = 'a'),
+      'keys', (SELECT coalesce(json_agg(quote_ident(attname) ORDER BY k.n), '[]') FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n), pg_attribute
+        WHERE x.indexrelid = own AND attrelid = relation AND attnum = x.indkey[k.n - 1]))::text INTO said;
+  SELECT shape INTO found FROM consort.shapes WHERE rel = relation AND meta = said;
+  IF found IS NULL THEN INSERT INTO consort.shapes (rel, meta) VALUES (relation, said) RETURNING shape INTO found; END IF;
+  RETURN found;
 END $f$;
 
 -- How other nodes empty a table of which they get all rows: it was truncated, or a command has filled it, whose values
@@ -256,7 +280,7 @@ END $f$;
 
 CREATE OR REPLACE FUNCTION consort.note_truncate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
-  INSERT INTO consort.notes VALUES (pg_current_xact_id(), TG_RELID, 0, NULL, ARRAY[consort.table_item(TG_RELID)], NULL);
+  INSERT INTO consort.notes VALUES (pg_current_xact_id(), TG_RELID, 0, NULL, ARRAY[consort.table_item(TG_RELID)], NULL, NULL, NULL);
   RETURN NULL;
 END $f$;
 CREATE OR REPLACE FUNCTION consort.refuse_foreign() RETURNS trigger LANGUAGE plpgsql AS $f$
@@ -268,7 +292,7 @@ END $f$;
 -- Puts the triggers on one table, as its columns, keys and constraints are now. It changes nothing that is so already.
 CREATE OR REPLACE FUNCTION consort.watch(relation oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE c record; tab text := consort.full_name(relation); notes text; r text; number int;
-  settings text := 'SET search_path = pg_catalog, pg_temp SET datestyle = ''ISO, MDY'' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex SET lc_monetary = ''C'' SET timezone = ''UTC''';
+  settings text := 'SET search_path = pg_catalog, pg_temp'; texts text := ' SET datestyle = ''ISO, MDY'' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex SET lc_monetary = ''C'' SET timezone = ''UTC''';
 BEGIN
   SELECT * INTO c FROM pg_class WHERE oid = relation;
   IF c.oid IS NULL OR c.relpersistence = 't' THEN RETURN; END IF;
@@ -276,9 +300,13 @@ BEGIN
     EXECUTE format('CREATE TRIGGER consort_refuses BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s EXECUTE FUNCTION consort.refuse_foreign()', tab);
   END IF;
   IF c.relkind <> 'r' THEN RETURN; END IF;
-  notes := consort.note_body(relation);
+  -- Settings cost time at each row: they are left out where no column's text depends on them.
+  IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND atttypid NOT IN
+      ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'bool'::regtype,
+       'uuid'::regtype, 'numeric'::regtype, 'json'::regtype, 'jsonb'::regtype)) THEN settings := settings || texts; END IF;
+  notes := consort.note_body(relation, consort.shape_of(relation));
   r := consort.rows_body(relation);
-  IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname = 'note_' || relation AND prosrc = notes) THEN
+  IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname = 'note_' || relation AND prosrc = notes AND (cardinality(proconfig) > 1) = (settings ~ 'datestyle')) THEN
     EXECUTE format('CREATE OR REPLACE FUNCTION consort.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %s AS %L', 'note_' || relation, settings, notes);
     EXECUTE format('REVOKE ALL ON FUNCTION consort.%I() FROM public', 'note_' || relation);
   END IF;
@@ -441,7 +469,21 @@ BEGIN
   DELETE FROM consort.notes WHERE xact = x;
 END $f$;
 
--- The write set of this transaction; NULL if there is none.
+-- The notes of this transaction; NULL if there are none, no JSON if they are not all of it.
+CREATE OR REPLACE FUNCTION consort.notes(secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE x xid8 := pg_current_xact_id_if_assigned();
+BEGIN
+  PERFORM consort.check_secret(secret);
+  IF x IS NULL THEN RETURN NULL; END IF;
+  RETURN (SELECT CASE WHEN EXISTS (SELECT FROM consort.effects WHERE xact = x) OR EXISTS (SELECT FROM consort.permits WHERE xact = x) THEN ''
+    ELSE (SELECT json_agg(json_build_array(shape, delta, key, image, writes, shares))::text FROM consort.notes WHERE xact = x) END);
+END $f$;
+CREATE OR REPLACE FUNCTION consort.shape(secret text, its_shape text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  RETURN (SELECT meta FROM consort.shapes WHERE shape = its_shape::bigint);
+END $f$;
+-- The write set of this transaction, read from its tables; NULL if there is none.
 CREATE OR REPLACE FUNCTION consort.capture(secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex
 SET lc_monetary = 'C' SET timezone = 'UTC' AS $f$
@@ -467,6 +509,7 @@ CREATE OR REPLACE FUNCTION consort.incarnation() RETURNS text LANGUAGE sql STABL
 CREATE OR REPLACE FUNCTION consort.commit_at(secret text, v text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
   PERFORM consort.check_secret(secret);
+  DELETE FROM consort.notes WHERE xact = pg_current_xact_id_if_assigned();
   INSERT INTO consort.version VALUES (v::bigint);
 END $f$;
 
@@ -559,7 +602,7 @@ END $f$;
 
 -- Clients may call what follows, and nothing else.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA consort FROM public;
-GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.capture(text), consort.commit_at(text, text),
+GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.notes(text), consort.shape(text, text), consort.capture(text), consort.commit_at(text, text),
   consort.permit(text), consort.permit(text, text, text), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
   consort.note_notify(text, text), consort.note_notify(text, text, text, text), consort.note_sequences(text),
   consort.note_locks(text, text[], boolean), consort.note_lock(text, oid[], boolean) TO public;

@@ -58,16 +58,18 @@ commands! {
     certifies "consort_certifies" "SELECT consort.certifies($1)"
     certifies_early "consort_certifies_early" "SELECT consort.certifies($1) FROM pg_catalog.pg_current_xact_id()"
     permits_ddl "consort_permit" "SELECT consort.permit($1)"
+    notes "consort_notes" "SELECT consort.notes($1)"
     capture "consort_capture" "SELECT consort.capture($1)"
     note_sequences "consort_sequences" "SELECT consort.note_sequences($1)"
     flush "consort_flush" "SELECT pg_catalog.set_config('synchronous_commit', 'on', true), pg_catalog.pg_logical_emit_message(true, 'consort', '')"
     bound_locks "consort_bound_locks" "SELECT pg_catalog.set_config('lock_timeout', '5s', true)"
-    in_memory "consort_in_memory" "SELECT pg_catalog.set_config('synchronous_commit', 'off', true)"
-    on_disk "consort_on_disk" "SELECT pg_catalog.set_config('synchronous_commit', 'on', true)"
+    in_memory "consort_in_memory" "SET synchronous_commit = off"
+    on_disk "consort_on_disk" "SET synchronous_commit = on"
 }
 
 /// Commands with the secret and one more parameter, a text.
 const WITH_PARAMETER: &[(&str, &str)] = &[
+    ("consort_shape", "SELECT consort.shape($1, $2)"),
     ("consort_version", "SELECT consort.commit_at($1, $2)"),
     ("consort_statement", "SELECT consort.note_statement($1, $2)"),
     ("consort_notify", "SELECT consort.note_notify($1, $2)"),
@@ -78,6 +80,11 @@ const WITH_PARAMETER: &[(&str, &str)] = &[
 impl Command {
     fn with(name: &'static str, parameter: String) -> Command {
         Command { name, says_secret: true, parameter: Some(parameter) }
+    }
+
+    /// Shape of a table, as notes have it.
+    pub(crate) fn shape(shape: i64) -> Command {
+        Command::with("consort_shape", shape.to_string())
     }
 
     /// The transaction shows this version.

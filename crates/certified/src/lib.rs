@@ -28,6 +28,7 @@ mod database;
 mod engine;
 mod install;
 mod node_connection;
+mod notes;
 mod options;
 mod placement;
 mod recent;

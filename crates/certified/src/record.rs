@@ -73,14 +73,22 @@ pub(crate) struct RowChange {
     pub(crate) row: Option<Values>,
 }
 
+/// Items of a footprint.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Captured {
+    pub(crate) writes: Option<Vec<i64>>,
+    pub(crate) shares: Option<Vec<i64>>,
+    pub(crate) intents: Option<Vec<i64>>,
+    /// The item of the whole database.
+    pub(crate) database: i64,
+}
+
 /// Answer of the capture's query.
 #[derive(Deserialize)]
-struct Captured {
+struct Answer {
     effects: Vec<CapturedEffect>,
-    writes: Option<Vec<i64>>,
-    shares: Option<Vec<i64>>,
-    intents: Option<Vec<i64>>,
-    database: i64,
+    #[serde(flatten)]
+    items: Captured,
 }
 
 /// Whether it was there before, its key, and the row as it is now.
@@ -128,7 +136,13 @@ impl Record {
     /// # Errors
     /// It is not what the capture answers.
     pub(crate) fn captured(text: &str) -> Result<Record, serde_json::Error> {
-        let captured: Captured = serde_json::from_str(text)?;
+        let answer: Answer = serde_json::from_str(text)?;
+        let effects = answer.effects.into_iter().filter_map(CapturedEffect::effect).collect();
+        Ok(Record::new(effects, answer.items))
+    }
+
+    /// The record of these effects with this footprint.
+    pub(crate) fn new(effects: Vec<Effect>, captured: Captured) -> Record {
         let of = |ids: Option<Vec<i64>>, mode: Mode| {
             ids.unwrap_or_default().into_iter().map(move |id| Item::new(id.cast_unsigned(), mode))
         };
@@ -141,8 +155,7 @@ impl Record {
         } else {
             items.push(Item::new(database, Mode::Intent));
         }
-        let effects = captured.effects.into_iter().filter_map(CapturedEffect::effect).collect();
-        Ok(Record { items: items.into_iter().map(packed).collect(), effects })
+        Record { items: items.into_iter().map(packed).collect(), effects }
     }
 
     /// Its footprint.

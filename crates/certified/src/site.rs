@@ -1,6 +1,7 @@
 //! One database at one node: the version that it shows, the sessions there, and the commits that are on their way.
 
 use crate::claim::Claim;
+use crate::notes::Shapes;
 use history::Version;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,8 @@ pub(crate) struct Site {
     bell: watch::Sender<()>,
     /// The life of the server that `visible` is of.
     life: RefCell<String>,
+    /// Tables as notes of this life name them.
+    pub(crate) shapes: RefCell<Shapes>,
 }
 
 impl Site {
@@ -52,6 +55,7 @@ impl Site {
             suspects: RefCell::default(),
             bell: watch::Sender::new(()),
             life: RefCell::default(),
+            shapes: RefCell::default(),
         }
     }
 
@@ -77,6 +81,8 @@ impl Site {
         }
         if let Some(life) = new_life {
             self.life.replace(life);
+            // The server may be another one's copy.
+            self.shapes.take();
         }
         self.ring();
     }

@@ -5,9 +5,12 @@ use super::node_session::NodeSession;
 use super::{Done, Run, SERIALIZATION_FAILURE, framed};
 use crate::database::Conflict;
 use crate::engine::Command;
+use crate::notes::Notes;
 use crate::options::Engines;
 use crate::record::Record;
 use history::Version;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 use wire::{Problem, Status};
@@ -53,18 +56,22 @@ impl NodeSession {
 
     /// Returns the write set of the transaction; `None`: nothing. The error is the server's.
     async fn capture(&mut self) -> Run<Result<Option<Record>, Vec<u8>>> {
-        let commits = match self.database.options.engines {
-            Engines::DurableOneByOne => Command::on_disk(),
-            Engines::InMemory | Engines::FlushedTogether => Command::in_memory(),
-        };
         let mut commands: Vec<Command> = self
             .transaction
             .locks
             .iter()
             .map(|(tables, shared)| Command::note_locks(tables, *shared))
             .collect();
-        commands.extend([Command::certifies(), Command::immediate(), commits, Command::capture()]);
+        commands.extend([Command::certifies(), Command::immediate(), Command::notes()]);
         let answer = self.engine.ask(&commands).await?;
+        if let Some(error) = answer.error {
+            return Ok(Err(self.said(error)));
+        }
+        let Some(text) = answer.values.into_iter().next_back().flatten() else { return Ok(Ok(None)) };
+        if let Some(record) = self.noted(&text).await? {
+            return Ok(Ok(Some(record)));
+        }
+        let answer = self.engine.ask(&[Command::capture()]).await?;
         if let Some(error) = answer.error {
             return Ok(Err(self.said(error)));
         }
@@ -73,6 +80,23 @@ impl NodeSession {
         Ok(record.map(Some).map_err(|error| {
             framed(&Problem::error("XX000", format!("the write set cannot be read: {error}")))
         }))
+    }
+
+    /// The write set as the notes have it; `None`: the rows must be read.
+    async fn noted(&mut self, text: &str) -> Run<Option<Record>> {
+        let Some(notes) = Notes::of(text) else { return Ok(None) };
+        let unknown: BTreeSet<i64> = {
+            let known = self.site.shapes.borrow();
+            notes.shapes().filter(|shape| !known.contains_key(shape)).collect()
+        };
+        for shape in unknown {
+            let answer = self.engine.ask(&[Command::shape(shape)]).await?;
+            let text = answer.values.into_iter().next_back().flatten();
+            if let Some(known) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+                self.site.shapes.borrow_mut().insert(shape, Rc::new(known));
+            }
+        }
+        Ok(notes.record(&self.site.shapes.borrow()).filter(|record| !record.effects.is_empty()))
     }
 
     /// Commits what has no place in the order: nothing was written that other nodes have.

@@ -4,6 +4,7 @@ use super::{Block, Done, Gone, Run, framed, lost, sqlstate};
 use crate::claim::Claim;
 use crate::database::Database;
 use crate::engine::{Command, Engine};
+use crate::options::Engines;
 use crate::site::Site;
 use crate::statement::{Class, Refusal, Statement};
 use history::{Consistency, Version};
@@ -81,7 +82,11 @@ impl NodeSession {
             let why = String::from_utf8_lossy(&error).into_owned();
             return Err(Gone::Node(format!("cannot prepare the capture: {why}")));
         }
-        let answer = self.engine.ask(&[Command::incarnation()]).await?;
+        let commits = match self.database.options.engines {
+            Engines::DurableOneByOne => Command::on_disk(),
+            Engines::InMemory | Engines::FlushedTogether => Command::in_memory(),
+        };
+        let answer = self.engine.ask(&[commits, Command::incarnation()]).await?;
         let life = answer.values.into_iter().next_back().flatten();
         if life.is_some_and(|life| self.site.is_life(&life)) {
             return Ok(());
