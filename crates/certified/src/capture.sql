@@ -44,21 +44,20 @@ BEGIN
     RAISE EXCEPTION 'this function is for Consort alone' USING ERRCODE = '42501';
   END IF;
 END $f$;
--- What shows, inside of a transaction, that Consort certifies it.
-CREATE OR REPLACE FUNCTION consort.token() RETURNS text LANGUAGE plpgsql STABLE AS $f$
-BEGIN
-  RETURN (SELECT pg_catalog.md5(pg_catalog.concat(value, ':', pg_catalog.pg_current_xact_id_if_assigned())) FROM consort.secret);
-END $f$;
+-- A token shows, inside of a transaction, that Consort certifies it. Both functions make it by themselves: a function that
+-- is called under two search paths is planned anew each time.
 CREATE OR REPLACE FUNCTION consort.certifies(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE x xid8 := pg_current_xact_id_if_assigned();
 BEGIN
   PERFORM consort.check_secret(secret);
-  IF pg_current_xact_id_if_assigned() IS NOT NULL THEN PERFORM set_config('consort.certifies', consort.token(), true); END IF;
+  IF x IS NOT NULL THEN PERFORM set_config('consort.certifies', md5(concat(secret, ':', x)), true); END IF;
 END $f$;
 
 -- A commit of what was captured must come through the certifier.
 CREATE OR REPLACE FUNCTION consort.must_be_certified() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $f$
 BEGIN
-  IF (pg_catalog.current_setting('consort.certifies', true) OPERATOR(pg_catalog.=) consort.token()) IS NOT TRUE THEN
+  IF (pg_catalog.current_setting('consort.certifies', true) OPERATOR(pg_catalog.=)
+      (SELECT pg_catalog.md5(pg_catalog.concat(value, ':', pg_catalog.pg_current_xact_id_if_assigned())) FROM consort.secret)) IS NOT TRUE THEN
     RAISE EXCEPTION 'the transaction changes rows and was not certified' USING ERRCODE = '0A000',
       HINT = 'Commit through Consort, and outside of procedures and DO blocks.';
   END IF;

@@ -53,7 +53,7 @@ pub(crate) struct Rows {
 /// How a table is emptied before its rows come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Emptied {
-    /// It is not.
+    /// Not at all.
     #[default]
     No,
     /// A client has truncated it.

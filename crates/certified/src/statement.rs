@@ -72,6 +72,13 @@ pub(crate) struct Statement {
     pub(crate) raised: bool,
 }
 
+impl Statement {
+    /// Whether commands may be sent behind it before it is answered: it is no COPY, which takes what follows for its data.
+    pub(crate) fn may_be_followed(&self) -> bool {
+        self.class == Class::Write && starts(&self.text, &["INSERT", "UPDATE", "DELETE", "MERGE", "WITH"])
+    }
+}
+
 const fn not_supported(message: &'static str, hint: &'static str) -> Class {
     Class::Refused(Refusal { sqlstate: "0A000", message, hint })
 }

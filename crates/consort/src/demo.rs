@@ -1,5 +1,5 @@
 //! `consort demo`: one load, two designs, side by side, for both kinds of writers. Real servers in a folder that is
-//! removed afterwards. For a design whose nodes all take writes: one PostgreSQL beside three such nodes.
+//! removed afterwards. For a design whose nodes all take writes: one PostgreSQL, and three such nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ Examples:
   consort demo
   consort demo --time 30
   consort demo --delay 100
-  consort demo --design tashkent-api";
+  consort demo --design base";
 
 /// Runs and compares.
 pub fn run(options: &Options) -> Result<(), Failure> {

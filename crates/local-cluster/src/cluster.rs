@@ -173,7 +173,7 @@ impl Cluster {
         self.nodes.push(open_node(&self.programs, &self.folder, name)?);
         self.nodes.sort_by_key(|node| (node.name().len(), node.name().to_owned()));
         let place = self.nodes.iter().position(|node| node.name() == name);
-        Ok(&self.nodes[place.expect("it was put there")])
+        Ok(&self.nodes[place.expect("the new node is there")])
     }
 
     /// Stops a node that takes writes, discards its data and makes it again from a copy of another one. It is not started
@@ -545,7 +545,7 @@ fn copy_primary(
     finish_place(folder, node.name)
 }
 
-/// The same for a node that goes on by itself.
+/// The same for a node that follows no other one.
 fn copy_node(
     programs: &Programs,
     folder: &Path,

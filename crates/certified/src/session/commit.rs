@@ -13,12 +13,21 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
-use wire::{Problem, Status};
+use wire::{Asks, Problem, Status};
 
 /// A node that shows nothing new for so long leaves the acknowledgement path: what is durable is committed.
 const HANG_LIMIT: Duration = Duration::from_secs(5);
 
+/// Commands of a capture.
+const CAPTURE: [fn() -> Command; 3] = [Command::certifies, Command::immediate, Command::notes];
+
 impl NodeSession {
+    /// Sends the capture behind a statement that is a transaction of its own, before that is answered.
+    pub(super) fn captures_ahead(&mut self) {
+        self.engine.precede(&CAPTURE.map(|command| command()));
+        self.engine.peer.out().sync();
+    }
+
     /// The whole life of a commit. Afterwards no transaction is open.
     pub(super) async fn commit_certified(&mut self) -> Run<Done> {
         // Execute what was deferred, and capture the write set.
@@ -62,8 +71,11 @@ impl NodeSession {
             .iter()
             .map(|(tables, shared)| Command::note_locks(tables, *shared))
             .collect();
-        commands.extend([Command::certifies(), Command::immediate(), Command::notes()]);
-        let answer = self.engine.ask(&commands).await?;
+        commands.extend(CAPTURE.map(|command| command()));
+        let answer = match self.transaction.captured.take() {
+            Some(answer) => answer,
+            None => self.engine.ask(&commands).await?,
+        };
         if let Some(error) = answer.error {
             return Ok(Err(self.said(error)));
         }

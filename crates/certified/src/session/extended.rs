@@ -2,7 +2,7 @@
 
 use super::relay::Before;
 use super::simple::{READ_ONLY, is_control, may_repeat_here};
-use super::{Block, Done, Gone, Message, REPEATS, Run, Session, sqlstate};
+use super::{Block, Done, Gone, Message, Names, REPEATS, Run, Session, sqlstate};
 use crate::engine::{ANSWERS, Command};
 use crate::statement::{Class, Statement, single};
 use std::rc::Rc;
@@ -101,7 +101,10 @@ impl Session {
             }
         }
         for attempt in 1.. {
-            match self.through(batch, false).await? {
+            self.is_whole_transaction = true;
+            let done = self.through(batch, false).await;
+            self.is_whole_transaction = false;
+            match done? {
                 Err(error) if may_repeat_here(&error, self) && attempt < REPEATS && self.held.is_whole() => {
                     self.node.roll_back().await?;
                     self.held.begin(true);
@@ -140,7 +143,7 @@ impl Session {
         for message in batch {
             self.note_names(message)?;
             has_bind |= message.tag == front::BIND;
-            looks |= self.takes_a_snapshot(message);
+            looks |= self.names.takes_a_snapshot(message);
             if message.tag != front::EXECUTE {
                 group.extend_from_slice(&message.bytes);
                 continue;
@@ -181,19 +184,6 @@ impl Session {
             return self.node.commit_certified().await;
         }
         Ok(Ok(()))
-    }
-
-    /// Whether the server may take the transaction's snapshot when it gets this Parse or Bind.
-    fn takes_a_snapshot(&self, message: &Message) -> bool {
-        match message.tag {
-            front::PARSE => message.parsed.as_ref().is_none_or(|parsed| !is_control(parsed)),
-            front::BIND => {
-                let Ok(frame) = Frame::new(&message.bytes) else { return true };
-                let portal = Bind::read(&frame).ok().and_then(|bind| self.names.portals.get(bind.portal));
-                portal.is_none_or(|bound| !is_control(bound))
-            }
-            _ => false,
-        }
     }
 
     /// The label of a transaction is read before anything in it may take its snapshot.
@@ -243,10 +233,21 @@ impl Session {
 
     /// Sends messages as one request, behind commands of Consort's own which give no rows.
     async fn send(&mut self, parts: &[&[u8]], before: &[Command]) -> Run<Done> {
+        self.send_followed(parts, before, false).await
+    }
+
+    /// The same, with the capture right behind it if the statement is all of its transaction.
+    async fn send_followed(&mut self, parts: &[&[u8]], before: &[Command], is_followed: bool) -> Run<Done> {
         self.node.engine.precede(before);
         parts.iter().for_each(|part| self.node.engine.peer.out().extend_from_slice(part));
         self.node.engine.peer.out().sync();
+        if is_followed {
+            self.node.captures_ahead();
+        }
         let outcome = self.relay(Before::Messages(before.len() * ANSWERS), true).await?;
+        if is_followed {
+            self.node.transaction.captured = Some(self.node.engine.answer().await?);
+        }
         Ok(outcome.error.map_or(Ok(()), Err))
     }
 
@@ -300,7 +301,8 @@ impl Session {
     }
 
     async fn noted(&mut self, parts: &[&[u8]], before: &[Command], statement: &Statement) -> Run<Done> {
-        let done = self.send(parts, before).await?;
+        let is_followed = self.is_whole_transaction && !before.is_empty() && statement.may_be_followed();
+        let done = self.send_followed(parts, before, is_followed).await?;
         if done.is_ok() {
             self.notes(statement);
         }
@@ -326,4 +328,19 @@ impl Session {
 
 fn framed(message: &Message) -> Run<Frame<'_>> {
     Frame::new(&message.bytes).map_err(|why| Gone::Broken(why.to_string()))
+}
+
+impl Names {
+    /// Whether the server may take the transaction's snapshot when it gets this Parse or Bind.
+    fn takes_a_snapshot(&self, message: &Message) -> bool {
+        match message.tag {
+            front::PARSE => message.parsed.as_ref().is_none_or(|parsed| !is_control(parsed)),
+            front::BIND => {
+                let Ok(frame) = Frame::new(&message.bytes) else { return true };
+                let portal = Bind::read(&frame).ok().and_then(|bind| self.portals.get(bind.portal));
+                portal.is_none_or(|bound| !is_control(bound))
+            }
+            _ => false,
+        }
+    }
 }

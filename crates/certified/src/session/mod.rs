@@ -96,6 +96,8 @@ pub(crate) struct Session {
     skips: bool,
     /// The request ends with a Flush: its Sync is still to come.
     flushes: bool,
+    /// The request is one statement, which is a transaction of its own.
+    is_whole_transaction: bool,
     /// No cancellation by Consort reaches what comes after the request.
     outlives_cancellation: bool,
     held: relay::Held,
@@ -125,6 +127,7 @@ impl Session {
             batch: Vec::new(),
             skips: false,
             flushes: false,
+            is_whole_transaction: false,
             outlives_cancellation: false,
             held: relay::Held::default(),
         }

@@ -3,7 +3,7 @@
 use super::{Block, Done, Gone, Run, framed, lost, sqlstate};
 use crate::claim::Claim;
 use crate::database::Database;
-use crate::engine::{Command, Engine};
+use crate::engine::{Answer, Command, Engine};
 use crate::options::Engines;
 use crate::site::Site;
 use crate::statement::{Class, Refusal, Statement};
@@ -26,6 +26,8 @@ pub(super) struct Transaction {
     pub(super) locks: Vec<(Vec<String>, bool)>,
     /// True while no other transaction is certified.
     pub(super) is_alone: bool,
+    /// The answer of a capture that was sent together with the statement.
+    pub(super) captured: Option<Answer>,
 }
 
 /// Consistency of the session, and the version it has seen.
@@ -68,6 +70,7 @@ impl NodeSession {
             lost: None,
             locks: Vec::new(),
             is_alone: false,
+            captured: None,
         };
         // A new session sees every commit that was acknowledged before its log-in.
         let last = database.acknowledged();
@@ -118,6 +121,7 @@ impl NodeSession {
         self.transaction.is_fresh = true;
         self.transaction.locks.clear();
         self.transaction.lost = None;
+        self.transaction.captured = None;
         self.claim.end();
     }
 

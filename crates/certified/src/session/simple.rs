@@ -216,7 +216,14 @@ impl Session {
         self.node.engine.precede(&before);
         self.node.engine.peer.out().sync();
         self.node.engine.peer.out().query(statement.text.as_bytes());
+        let is_followed = statement.may_be_followed();
+        if is_followed {
+            self.node.captures_ahead();
+        }
         let outcome = self.relay(Before::Answer, false).await?;
+        if is_followed {
+            self.node.transaction.captured = Some(self.node.engine.answer().await?);
+        }
         if let Some(error) = outcome.error {
             return Ok(Err(error));
         }

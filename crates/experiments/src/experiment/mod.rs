@@ -101,7 +101,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     let chosen = chosen(&all, options)?;
-    if chosen.iter().any(|experiment| experiment.disk_ms > 0) && !slow_disk::is_here() {
+    let mut loads = chosen.iter().flat_map(|experiment| &experiment.load);
+    if loads.any(|load| load.disk_ms > 0) && !slow_disk::is_here() {
         return slow_disk::again();
     }
     let pen = Pen::find().map_err(|error| Failure::new(error.to_string()))?;
@@ -170,7 +171,6 @@ fn one(
 ) -> Result<Vec<String>, Failure> {
     println!("{}: {}\n{}\n", experiment.name, experiment.about, experiment.paper);
     let since = Instant::now();
-    slow_disk::set(experiment.disk_ms)?;
     let mut points = Vec::new();
     let mut ground = Ground::make(experiment)?;
     let measured = rounds(runtime, &mut ground, (experiment, options), stop, &mut points);
@@ -215,6 +215,7 @@ fn rounds(
                 if stop.was_asked() {
                     return Ok(());
                 }
+                slow_disk::set(load.disk_ms)?;
                 let which = Which { experiment, setup, load, round, seed: options.seed + round };
                 let point = runtime.block_on(point::measure(ground, &which, stop)).map_err(|failure| {
                     Failure::new(format!("round {round}, {}, {}: {failure}", setup.name, load.name))

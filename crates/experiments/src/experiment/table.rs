@@ -36,9 +36,6 @@ pub(super) struct Experiment {
     pub(super) primary_percent: Option<u32>,
     /// Consort's quota; without it only the machine's own limit.
     pub(super) consort_percent: Option<u32>,
-    /// Milliseconds by which every sync of a file takes longer, at the servers and in Consort.
-    #[serde(default)]
-    pub(super) disk_ms: u64,
     /// Time of each point's measurement.
     pub(super) time_s: u64,
     /// Time for which its clients run before that; servers have their quotas from `SETTLING` before its end
@@ -181,6 +178,9 @@ pub(super) struct Load {
     pub(super) name: String,
     /// A workload of `consort bench`, with its arguments; in them `{url}` is where clients log in.
     pub(super) run: String,
+    /// Milliseconds by which every sync of a file takes longer meanwhile, at the servers and in Consort.
+    #[serde(default)]
+    pub(super) disk_ms: u64,
     /// True if the quick form contains it.
     #[serde(default)]
     pub(super) quick: bool,

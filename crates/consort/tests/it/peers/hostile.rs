@@ -1,4 +1,4 @@
-//! What Consort has installed at the nodes does not serve clients, and what would make nodes different is refused or carried.
+//! Objects of Consort at the nodes do not serve clients, and changes that would make nodes different are refused or carried.
 
 use super::{Peers, in_memory};
 use crate::fixture::eventually;
@@ -36,7 +36,7 @@ fn functions_and_settings_of_consort_serve_no_client() {
         "SELECT consort.gather(pg_current_xact_id())",
         "SELECT consort.record_statement('DROP TABLE t', 'postgres', 'public')",
         "SELECT consort.watch('t'::regclass)",
-        "SELECT consort.token()",
+        "SELECT consort.check_secret('guessed')",
         "CREATE FUNCTION consort.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     ] {
         refused(&mut mallory, sql, "42501");

@@ -11,7 +11,7 @@ fn up(folder: &UpFolder, nodes: &str) {
     folder.run("up", &["--listen", &listen, "--design", in_memory(), "--nodes", nodes]).worked();
 }
 
-/// What this query gives at each node, once all show one version.
+/// Answer of this query at each node, once all show one version.
 fn at_each(folder: &UpFolder, nodes: &[&str], sql: &str) -> Vec<String> {
     let ask = |node: &&str, sql: &str| folder.run("psql", &["--node", node, "-c", sql]).worked();
     let version = "SELECT coalesce(max(version), 0) FROM consort.version";
