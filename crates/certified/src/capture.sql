@@ -34,7 +34,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS consort.effects (
 CREATE INDEX IF NOT EXISTS effects_xact ON consort.effects (xact);
 CREATE UNLOGGED TABLE IF NOT EXISTS consort.permits (
   xact xid8 PRIMARY KEY, role text, path text, running boolean NOT NULL DEFAULT false, dropped boolean NOT NULL DEFAULT false,
-  rewritten oid[] NOT NULL DEFAULT '{}'
+  rewritten oid[] NOT NULL DEFAULT '{}', elsewhere text
 );
 
 -- Names in functions without a search_path of their own are qualified, operators too: they run under the client's path.
@@ -395,7 +395,7 @@ BEGIN
   END LOOP;
   IF found <> '[]' THEN
     INSERT INTO consort.effects (xact, effect) VALUES (pg_current_xact_id(), json_build_object('statement',
-      format('SELECT consort.advance_sequences(%L)', found), 'role', current_user, 'path', 'pg_catalog'));
+      format('SELECT consort.advance_sequences(%L)', found), 'plain', true));
   END IF;
   PERFORM consort.stride_all();
 END $f$;
@@ -416,27 +416,41 @@ BEGIN
 END $f$;
 CREATE OR REPLACE FUNCTION consort.note_statement(secret text, statement text) RETURNS void LANGUAGE sql AS
   $f$ SELECT consort.note_statement(secret, statement, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
--- The next command that changes the catalog is one of a client's own, with this role and path.
-CREATE OR REPLACE FUNCTION consort.permit(secret text, its_role text, its_path text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+-- The next command that changes the catalog is one of a client's own, with this role and path. Other nodes may get another text.
+CREATE OR REPLACE FUNCTION consort.permit(secret text, its_text text, its_role text, its_path text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
   PERFORM consort.check_secret(secret);
   PERFORM consort.gather(pg_current_xact_id());
-  INSERT INTO consort.permits (xact, role, path) VALUES (pg_current_xact_id(), its_role, its_path)
-    ON CONFLICT (xact) DO UPDATE SET role = its_role, path = its_path, running = false, dropped = false, rewritten = '{}';
+  INSERT INTO consort.permits (xact, role, path, elsewhere) VALUES (pg_current_xact_id(), its_role, its_path, nullif(its_text, ''))
+    ON CONFLICT (xact) DO UPDATE SET role = its_role, path = its_path, elsewhere = nullif(its_text, ''), running = false, dropped = false, rewritten = '{}';
 END $f$;
-CREATE OR REPLACE FUNCTION consort.permit(secret text) RETURNS void LANGUAGE sql AS
-  $f$ SELECT consort.permit(secret, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
+CREATE OR REPLACE FUNCTION consort.permit(secret text, its_text text) RETURNS void LANGUAGE sql AS
+  $f$ SELECT consort.permit(secret, its_text, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
+-- An applier runs a command as the role that has run it first. Code that the command calls cannot become another role: that
+-- is refused inside of a function with its owner's rights.
+CREATE OR REPLACE FUNCTION consort.run_as(role text, path text, statement text) RETURNS void LANGUAGE plpgsql AS $f$
+DECLARE x pg_catalog.xid8 := pg_catalog.pg_current_xact_id();
+BEGIN
+  INSERT INTO consort.permits (xact, running) VALUES (x, true);
+  CREATE FUNCTION consort.runs(s pg_catalog.text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN EXECUTE s; END';
+  EXECUTE pg_catalog.format('ALTER FUNCTION consort.runs(pg_catalog.text) OWNER TO %I', role);
+  DELETE FROM consort.permits WHERE xact OPERATOR(pg_catalog.=) x;
+  PERFORM pg_catalog.set_config('search_path', path, true);
+  PERFORM consort.runs(statement);
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
+  INSERT INTO consort.permits (xact, running) VALUES (x, true);
+  DROP FUNCTION consort.runs(pg_catalog.text);
+  DELETE FROM consort.permits WHERE xact OPERATOR(pg_catalog.=) x;
+END $f$;
 
 -- A notification concerns no row.
-CREATE OR REPLACE FUNCTION consort.note_notify(secret text, statement text, role text, path text) RETURNS void
+CREATE OR REPLACE FUNCTION consort.note_notify(secret text, statement text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
   PERFORM consort.check_secret(secret);
-  INSERT INTO consort.effects (xact, effect) VALUES (pg_current_xact_id(), json_build_object('statement', statement, 'role', role, 'path', path));
+  INSERT INTO consort.effects (xact, effect) VALUES (pg_current_xact_id(), json_build_object('statement', statement, 'plain', true));
 END $f$;
-CREATE OR REPLACE FUNCTION consort.note_notify(secret text, statement text) RETURNS void LANGUAGE sql AS
-  $f$ SELECT consort.note_notify(secret, statement, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
 
 -- Locks of whole tables, which nothing but an item tells other nodes of. Names are resolved under the client's path.
 CREATE OR REPLACE FUNCTION consort.note_lock(secret text, relations pg_catalog.oid[], shared boolean) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
@@ -565,7 +579,7 @@ BEGIN
       HINT = 'Run it through Consort as a statement of its own, outside of functions and DO blocks.';
   END IF;
   INSERT INTO consort.permits (xact, running) VALUES (x, true) ON CONFLICT (xact) DO UPDATE SET running = true;
-  IF NOT applies THEN PERFORM consort.record_statement(current_query(), p.role, p.path); END IF;
+  IF NOT applies THEN PERFORM consort.record_statement(coalesce(p.elsewhere, current_query()), p.role, p.path); END IF;
   PERFORM consort.after_ddl(tg_tag, is_drop);
   IF NOT applies THEN
     -- Rows that the command has made: other nodes get these in the place of their own.
@@ -602,8 +616,8 @@ END $f$;
 -- Clients may call what follows, and nothing else.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA consort FROM public;
 GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.notes(text), consort.shape(text, text), consort.capture(text), consort.commit_at(text, text),
-  consort.permit(text), consort.permit(text, text, text), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
-  consort.note_notify(text, text), consort.note_notify(text, text, text, text), consort.note_sequences(text),
+  consort.permit(text, text), consort.permit(text, text, text, text), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
+  consort.note_notify(text, text), consort.note_sequences(text),
   consort.note_locks(text, text[], boolean), consort.note_lock(text, oid[], boolean) TO public;
 
 CREATE EVENT TRIGGER consort_ddl ON ddl_command_end EXECUTE FUNCTION consort.on_ddl();

@@ -57,7 +57,6 @@ commands! {
     immediate "consort_immediate" "SET CONSTRAINTS ALL IMMEDIATE"
     certifies "consort_certifies" "SELECT consort.certifies($1)"
     certifies_early "consort_certifies_early" "SELECT consort.certifies($1) FROM pg_catalog.pg_current_xact_id()"
-    permits_ddl "consort_permit" "SELECT consort.permit($1)"
     notes "consort_notes" "SELECT consort.notes($1)"
     capture "consort_capture" "SELECT consort.capture($1)"
     note_sequences "consort_sequences" "SELECT consort.note_sequences($1)"
@@ -71,6 +70,7 @@ commands! {
 const WITH_PARAMETER: &[(&str, &str)] = &[
     ("consort_shape", "SELECT consort.shape($1, $2)"),
     ("consort_version", "SELECT consort.commit_at($1, $2)"),
+    ("consort_permit", "SELECT consort.permit($1, $2)"),
     ("consort_statement", "SELECT consort.note_statement($1, $2)"),
     ("consort_notify", "SELECT consort.note_notify($1, $2)"),
     ("consort_writes", "SELECT consort.note_locks($1, $2, false)"),
@@ -90,6 +90,11 @@ impl Command {
     /// The transaction shows this version.
     pub(crate) fn commit_at(version: u64) -> Command {
         Command::with("consort_version", version.to_string())
+    }
+
+    /// The next command changes the catalog; text for other nodes, if it is another one.
+    pub(crate) fn permits_ddl(elsewhere: Option<&String>) -> Command {
+        Command::with("consort_permit", elsewhere.cloned().unwrap_or_default())
     }
 
     /// A command that no event trigger hears of is an effect.

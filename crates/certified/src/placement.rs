@@ -101,12 +101,12 @@ impl Cluster {
         self.database(name).map(drop)
     }
 
-    /// Completes when every node takes sessions of this open database.
-    pub async fn until_up(&self, name: &str) {
+    /// Completes when every node takes sessions of this open database, or has said why not.
+    pub async fn until_tried(&self, name: &str) {
         let database = self.databases.borrow().get(name).cloned();
         if let Some(database) = database {
             for site in &database.sites {
-                site.until(|site| site.is_up()).await;
+                site.until(Site::was_tried).await;
             }
         }
     }

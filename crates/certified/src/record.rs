@@ -31,6 +31,11 @@ pub(crate) enum Effect {
         /// The `search_path` under which it runs.
         path: String,
     },
+    /// A command of Consort's own, or a notification: it runs nobody's code.
+    Plain {
+        /// Its text.
+        statement: String,
+    },
 }
 
 /// Changes of rows of one table. Names are quoted where they need it.
@@ -104,6 +109,9 @@ struct CapturedEffect {
     emptied: Emptied,
     rows: Option<Vec<CapturedRow>>,
     statement: Option<String>,
+    /// The statement is plain.
+    #[serde(default)]
+    plain: bool,
     role: Option<String>,
     path: Option<String>,
 }
@@ -111,6 +119,9 @@ struct CapturedEffect {
 impl CapturedEffect {
     fn effect(self) -> Option<Effect> {
         if let Some(statement) = self.statement {
+            if self.plain {
+                return Some(Effect::Plain { statement });
+            }
             let (role, path) = (self.role.unwrap_or_default(), self.path.unwrap_or_default());
             return Some(Effect::Statement { statement, role, path });
         }

@@ -61,13 +61,11 @@ fn apply(record: &Record, way: Way, script: &mut Script) {
             Effect::Rows(rows) => run.push(rows),
             Effect::Statement { statement, role, path } => {
                 write_rows(&std::mem::take(&mut run), way, script);
-                let path = literal(path);
-                script
-                    .statement(format_args!("SELECT pg_catalog.set_config('search_path',{path},true)"), None);
-                script.statement(format_args!("SET LOCAL ROLE {}", quoted(role)), None);
+                let [role, path, statement] = [role, path, statement].map(|text| literal(text));
+                script.statement(format_args!("SELECT consort.run_as({role},{path},{statement})"), None);
+            }
+            Effect::Plain { statement } => {
                 script.statement(format_args!("{}\n", statement.trim_end().trim_end_matches(';')), None);
-                script.statement(format_args!("RESET ROLE"), None);
-                script.statement(format_args!("SET LOCAL search_path = pg_catalog"), None);
             }
         }
     }
@@ -181,10 +179,6 @@ fn value_of(value: &Option<String>) -> String {
 /// A text between quotes; strings are standard at every applier.
 pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::sync::watch;
 
+/// Reason of a node that was not tried yet.
+const NOT_TRIED: &str = "not reached yet";
+
 /// Whether a node takes sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -47,7 +50,7 @@ impl Site {
         Site {
             number,
             visible: Cell::default(),
-            state: RefCell::new(State::Down("not reached yet".to_owned())),
+            state: RefCell::new(State::Down(NOT_TRIED.to_owned())),
             pending: RefCell::default(),
             claims: RefCell::default(),
             flushed: Cell::default(),
@@ -72,6 +75,11 @@ impl Site {
     /// Takes sessions.
     pub(crate) fn is_up(&self) -> bool {
         *self.state.borrow() == State::Up
+    }
+
+    /// Whether it takes sessions, or has said why not.
+    pub(crate) fn was_tried(&self) -> bool {
+        !matches!(&*self.state.borrow(), State::Down(why) if why == NOT_TRIED)
     }
 
     /// The node is connected to and shows this version. A new life of its server: commits that were not on its disk are lost.

@@ -53,8 +53,8 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
     let mut signals = Signals::listen()?;
     let places = Places::open(config, std::collections::BTreeMap::new()).await?;
     cluster.open(FIRST_DATABASE).map_err(StartError::new)?;
-    if timeout(UP_LIMIT, cluster.until_up(FIRST_DATABASE)).await.is_err() {
-        tracing::warn!("not every node is reached; clients are let in all the same");
+    if timeout(UP_LIMIT, cluster.until_tried(FIRST_DATABASE)).await.is_err() {
+        tracing::warn!("a node gives no answer; clients are let in all the same");
     }
     let _served = places.serve(&door, peers.clone());
     (start.ready)();

@@ -28,9 +28,10 @@ fn functions_and_settings_of_consort_serve_no_client() {
         "SELECT consort.capture('guessed')",
         "SELECT consort.certifies('guessed')",
         "SELECT consort.commit_at('guessed', '99')",
-        "SELECT consort.permit('guessed', 'postgres', '')",
+        "SELECT consort.permit('guessed', '', 'postgres', '')",
+        "SELECT consort.run_as('postgres', '', 'DROP TABLE t')",
         "SELECT consort.note_statement('guessed', 'DROP TABLE t', 'postgres', 'public')",
-        "SELECT consort.note_notify('guessed', 'DROP TABLE t', 'postgres', 'public')",
+        "SELECT consort.note_notify('guessed', 'DROP TABLE t')",
         "SELECT consort.note_sequences('guessed')",
         "SELECT consort.note_lock('guessed', ARRAY['t'::regclass::oid], false)",
         "SELECT consort.gather(pg_current_xact_id())",
@@ -44,6 +45,7 @@ fn functions_and_settings_of_consort_serve_no_client() {
     mallory.rows("SELECT set_config('consort.certifies', 'on', false)").expect("a setting without effect");
     mallory.rows("INSERT INTO t VALUES (1)").expect("an ordinary change");
     assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+    becomes_no_other_role(&peers, &mut owner, &mut mallory);
     // Behind Consort's back nothing commits that it would have to know of.
     let node = &peers.cluster().nodes()[0];
     let direct = node.query(
@@ -54,6 +56,30 @@ fn functions_and_settings_of_consort_serve_no_client() {
     let direct = node.query("postgres", "SET consort.ddl = 'on'; CREATE TABLE hidden (a int)");
     assert!(direct.expect_err("refused").to_string().contains("would not be certified"));
     assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+}
+
+/// Code that a command calls runs once, and at no node as another role than the client's.
+fn becomes_no_other_role(peers: &Peers, owner: &mut Client, mallory: &mut Client) {
+    owner.rows("CREATE SCHEMA own AUTHORIZATION mallory").expect("a schema");
+    for sql in [
+        "CREATE TABLE own.seen (who text)",
+        "CREATE FUNCTION own.looks() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
+           INSERT INTO own.seen VALUES (current_user); RETURN current_user; END $$",
+        "CREATE TABLE own.made AS SELECT own.looks() AS who",
+        "CREATE FUNCTION own.rises() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
+           PERFORM set_config('role', 'none', true); EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN 'x'; \
+           EXCEPTION WHEN OTHERS THEN RETURN 'y'; END $$",
+        "CREATE TABLE own.risen (a int)",
+        "INSERT INTO own.risen VALUES (1)",
+        "ALTER TABLE own.risen ADD COLUMN b text DEFAULT own.rises()",
+    ] {
+        mallory.rows(sql).expect(sql);
+    }
+    let seen =
+        "SELECT (SELECT string_agg(who, ',') FROM own.seen), (SELECT string_agg(who, ',') FROM own.made)";
+    assert_eq!(peers.equal(seen), "[[Some(\"mallory\"), Some(\"mallory\")]]");
+    let owner = "SELECT tableowner, rolsuper FROM pg_tables, pg_roles WHERE tablename = 'made' AND rolname = 'mallory'";
+    assert_eq!(peers.equal(owner), "[[Some(\"mallory\"), Some(\"f\")]]");
 }
 
 /// The owner of a table cannot take the capture away from it.

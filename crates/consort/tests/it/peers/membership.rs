@@ -1,7 +1,7 @@
 //! A cluster whose nodes all take writes gets another node, and a lost node is made again from a copy, while the others go on.
 
 use super::faults::Transfers;
-use super::in_memory;
+use super::{Peers, in_memory};
 use crate::fixture::{eventually, psql, up_folder};
 use crate::load::Client;
 use testkit::UpFolder;
@@ -78,4 +78,30 @@ fn lost_node_is_made_again_while_the_others_write() {
     let refused = folder.run("repair", &["--node", "node9"]).failed(1);
     assert!(refused.contains("existing nodes: node1, node2, node3"), "{refused}");
     folder.run("down", &[]).worked();
+}
+/// Nodes that are copies of one backup begin a new ledger; one whose ledger is lost is not let in before.
+#[test]
+fn restored_nodes_begin_a_new_ledger() {
+    let mut peers = Peers::start(in_memory());
+    let mut client = peers.client();
+    client.rows("CREATE TABLE t (id serial PRIMARY KEY, v text)").expect("a table");
+    insert_at_all(&peers.url(), 3);
+    peers.equal("SELECT count(*) FROM t");
+    drop(client);
+    peers.serving.signal("TERM");
+    peers.serving.ended();
+    std::fs::remove_dir_all(&peers.ledger_dir).expect("a ledger");
+    peers.serving.start_again();
+    let mut console = Client::connect(&peers.serving.url("postgres", "consort")).expect("the console");
+    let rows = console.rows("SHOW NODES").expect("nodes");
+    let why = |row: &tokio_postgres::SimpleQueryRow| row.get("why").unwrap_or_default().to_owned();
+    assert!(rows.iter().all(|row| why(row).contains("the ledger does not have")), "{rows:?}");
+    peers.serving.signal("TERM");
+    peers.serving.ended();
+    for node in peers.cluster().nodes() {
+        node.query("postgres", "DELETE FROM consort.version").expect("a node");
+    }
+    peers.serving.start_again();
+    insert_at_all(&peers.url(), 3);
+    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"30\")]]");
 }
