@@ -38,6 +38,9 @@ const STRANGERS: &str = "backend_xid IS NOT NULL AND application_name <> 'consor
 /// The server's life: its checkpointer is started by each recovery.
 const INCARNATION: &str = "SELECT consort.incarnation()";
 
+/// After a crash a node has lost positions of sequences, and a copy has those of another node.
+const PASS: &str = "SELECT consort.pass_columns()";
+
 /// Applies for ever.
 pub(crate) async fn run(database: Rc<Database>, site: Rc<Site>) {
     let mut life = None;
@@ -80,9 +83,18 @@ async fn serve(database: &Rc<Database>, site: &Rc<Site>, life: &mut Option<Strin
         ));
     }
     site.comes_up(shown, restarted.then_some(incarnation));
-    site.serves();
-    tracing::info!(node = database.options.nodes[site.number].name, database = database.name, version = %shown, "a node follows");
+    let newest = database.newest();
+    let mut catches_up = true;
     loop {
+        if catches_up && site.visible() >= newest {
+            catches_up = false;
+            if restarted {
+                connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
+            }
+            site.serves();
+            let (node, version) = (&database.options.nodes[site.number].name, site.visible());
+            tracing::info!(node, database = database.name, %version, "a node follows");
+        }
         let work = timeout(ALIVE_EVERY, site.until(|site| database.has_work(site, site.visible().next())));
         if work.await.is_err() {
             first(&connections.looks, "SELECT 1").await?;

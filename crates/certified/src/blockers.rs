@@ -1,7 +1,6 @@
 //! Transactions in an applier's way: a record that is certified comes before every transaction that is not. The backend that
 //! applies is watched by another connection, and transactions that hold what it needs are ended.
 
-use crate::claim::Cancellation;
 use crate::node_connection::{ANSWER_LIMIT, Connections, SILENT, Trouble, said};
 use crate::site::Site;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,10 +89,8 @@ async fn end_blockers(
         let claim = site.claim(pid);
         let doomed = claim.as_ref().is_some_and(|claim| claim.doom());
         if let Some(claim) = claim.filter(|claim| doomed && claim.runs.get()) {
-            claim.cancellation.set(Cancellation::Asked);
-            let asked = connections.looks.rows(&format!("SELECT pg_catalog.pg_cancel_backend({pid})")).await;
-            claim.cancellation.set(Cancellation::Sent);
-            asked?;
+            let _sends = claim.sends_cancellation();
+            connections.looks.rows(&format!("SELECT pg_catalog.pg_cancel_backend({pid})")).await?;
         }
         if seen.entry(pid).or_insert_with(Instant::now).elapsed() > PATIENCE {
             tracing::warn!(pid, "ending a backend that blocks an applier");

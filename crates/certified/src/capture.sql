@@ -21,20 +21,23 @@ GRANT USAGE ON SCHEMA consort TO public;
 CREATE TABLE IF NOT EXISTS consort.version (version bigint PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS consort.place (number int NOT NULL, nodes int NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY, increment bigint NOT NULL, nodes int NOT NULL);
+ALTER TABLE consort.strided ADD COLUMN IF NOT EXISTS increment bigint, ADD COLUMN IF NOT EXISTS nodes int;
+UPDATE consort.strided SET increment = seqincrement / p.nodes, nodes = p.nodes FROM pg_catalog.pg_sequence, consort.place p WHERE seqrelid = sequence AND increment IS NULL;
 CREATE TABLE IF NOT EXISTS consort.secret (value text NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.installed (text_md5 text NOT NULL);
-CREATE UNLOGGED TABLE IF NOT EXISTS consort.notes (
+DROP TABLE IF EXISTS consort.notes, consort.effects, consort.permits;
+CREATE UNLOGGED TABLE consort.notes (
   xact xid8 NOT NULL, rel oid NOT NULL, delta int NOT NULL, key text[], writes bigint[], shares bigint[], shape bigint, image text[]
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_insert_scale_factor = 0);
 CREATE TABLE IF NOT EXISTS consort.shapes (shape bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, rel oid NOT NULL, meta text NOT NULL);
-CREATE INDEX IF NOT EXISTS notes_xact ON consort.notes (xact);
-CREATE UNLOGGED TABLE IF NOT EXISTS consort.effects (
+CREATE INDEX notes_xact ON consort.notes (xact);
+CREATE UNLOGGED TABLE consort.effects (
   xact xid8 NOT NULL, place bigserial, effect json NOT NULL, writes bigint[], shares bigint[], intents bigint[]
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-CREATE INDEX IF NOT EXISTS effects_xact ON consort.effects (xact);
-CREATE UNLOGGED TABLE IF NOT EXISTS consort.permits (
+CREATE INDEX effects_xact ON consort.effects (xact);
+CREATE UNLOGGED TABLE consort.permits (
   xact xid8 PRIMARY KEY, role text, path text, running boolean NOT NULL DEFAULT false, dropped boolean NOT NULL DEFAULT false,
-  rewritten oid[] NOT NULL DEFAULT '{}', elsewhere text
+  rewritten oid[] NOT NULL DEFAULT '{}'
 );
 
 -- Names in functions without a search_path of their own are qualified, operators too: they run under the client's path.
@@ -200,6 +203,7 @@ BEGIN
     same := format('ARRAY[%s] = ARRAY[%s]', key_old, key_new);
   END IF;
   RETURN format($b$
+#variable_conflict use_column
 DECLARE w bigint[] := '{}'; s bigint[] := '{}';
 BEGIN
 %1$s  IF TG_OP = 'INSERT' THEN
@@ -259,7 +263,7 @@ BEGIN
 END $b$, relation, tab, columns, coalesce(row_text, 'NULL::text'), tab);
   END IF;
   SELECT json_agg(quote_ident(attname) ORDER BY k.n), min(format('t.%I', attname)) FILTER (WHERE k.n = 1),
-         string_agg(format('t.%I = g.key[%s]::%s', attname, k.n, format_type(atttypid, atttypmod)), ' AND ' ORDER BY k.n)
+         string_agg(format('t.%1$I = g.key[%2$s]::%3$s AND t.%1$I::text = g.key[%2$s]', attname, k.n, format_type(atttypid, atttypmod)), ' AND ' ORDER BY k.n)
     INTO keys, first_key, matches
     FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n), pg_attribute
     WHERE x.indexrelid = own AND attrelid = relation AND attnum = x.indkey[k.n - 1];
@@ -330,11 +334,11 @@ CREATE OR REPLACE FUNCTION consort.watch_all() RETURNS void LANGUAGE sql SET sea
 
 -- Each node takes values of its own of each sequence: those whose distance from its start, counted in increments, leaves
 -- the node's number as the remainder. A sequence is moved on to the node's next value where it stands at another's.
-CREATE OR REPLACE FUNCTION consort.own_value(start bigint, increment bigint, next numeric) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
-  SELECT (start + increment * (steps + ((number - steps) % nodes + nodes) % nodes))::bigint
+CREATE OR REPLACE FUNCTION consort.own_value(start bigint, increment bigint, next numeric) RETURNS numeric LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
+  SELECT start + increment * (steps + ((number - steps) % nodes + nodes) % nodes)
   FROM consort.place, LATERAL (SELECT ceil((next - start) / increment) AS steps) AS counted $f$;
 CREATE OR REPLACE FUNCTION consort.stride_all() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE s pg_sequence; nodes int := (SELECT p.nodes FROM consort.place p LIMIT 1); base bigint; stride bigint; last bigint; called boolean; name text;
+DECLARE s pg_sequence; nodes int := (SELECT p.nodes FROM consort.place p LIMIT 1); base bigint; stride bigint; last bigint; called boolean; own numeric; name text;
 BEGIN
   IF nodes IS NULL OR nodes < 2 THEN RETURN; END IF;
   DELETE FROM consort.strided WHERE NOT EXISTS (SELECT FROM pg_sequence WHERE seqrelid = sequence);
@@ -350,21 +354,26 @@ BEGIN
         ON CONFLICT (sequence) DO UPDATE SET increment = EXCLUDED.increment, nodes = EXCLUDED.nodes;
     END IF;
     EXECUTE format('SELECT last_value, is_called FROM %s', name) INTO last, called;
-    IF consort.own_value(s.seqstart, base, last) <> last THEN
-      PERFORM setval(s.seqrelid::regclass, consort.own_value(s.seqstart, base, last::numeric + CASE WHEN called THEN base ELSE 0 END), false);
+    own := consort.own_value(s.seqstart, base, last::numeric + CASE WHEN called THEN base ELSE 0 END);
+    -- A sequence that has no more values than nodes stays as it is.
+    IF consort.own_value(s.seqstart, base, last) <> last AND own BETWEEN s.seqmin AND s.seqmax THEN
+      PERFORM setval(s.seqrelid::regclass, own::bigint, false);
     END IF;
   END LOOP;
 END $f$;
--- The node becomes this one of so many. One that was another before, or one of fewer, is a copy or has a new neighbour:
--- its sequences go on behind the values that are in their columns.
+-- The node becomes this one of so many.
 CREATE OR REPLACE FUNCTION consort.take_place(its_number int, of_nodes int) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE moves boolean := EXISTS (SELECT FROM consort.place WHERE (number, nodes) IS DISTINCT FROM (its_number, of_nodes)); s record; newest numeric;
 BEGIN
   DELETE FROM consort.place;
   INSERT INTO consort.place VALUES (its_number, of_nodes);
   PERFORM consort.watch_all();
   PERFORM consort.stride_all();
-  IF NOT moves THEN RETURN; END IF;
+END $f$;
+-- Sequences go on behind the values that are in their columns: the node may be a copy, have a new neighbour, or have lost
+-- values that it gave before a crash.
+CREATE OR REPLACE FUNCTION consort.pass_columns() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE s record; newest numeric;
+BEGIN
   FOR s IN SELECT t.sequence, t.increment, consort.full_name(d.refobjid) AS relation, a.attname
       FROM consort.strided t JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = t.sequence AND d.refclassid = 'pg_class'::regclass
         AND d.deptype IN ('a', 'i') JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid LOOP
@@ -376,13 +385,13 @@ BEGIN
 END $f$;
 -- Values of sequences that clients have set: all nodes go on behind them.
 CREATE OR REPLACE FUNCTION consort.advance_sequences(positions json) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE s record; last bigint; own bigint;
+DECLARE s record; last bigint; own numeric;
 BEGIN
-  FOR s IN SELECT q.seqrelid, q.seqstart, t.increment, j.next FROM json_to_recordset(positions) AS j(name text, next numeric)
+  FOR s IN SELECT q.seqrelid, q.seqstart, q.seqmin, q.seqmax, t.increment, j.next FROM json_to_recordset(positions) AS j(name text, next numeric)
       JOIN consort.strided t ON t.sequence = to_regclass(j.name) JOIN pg_sequence q ON q.seqrelid = t.sequence LOOP
     EXECUTE format('SELECT last_value FROM %s', consort.full_name(s.seqrelid)) INTO last;
     own := consort.own_value(s.seqstart, s.increment, s.next);
-    IF (own - last) * sign(s.increment) > 0 THEN PERFORM setval(s.seqrelid::regclass, own, false); END IF;
+    IF (own - last) * sign(s.increment) > 0 AND own BETWEEN s.seqmin AND s.seqmax THEN PERFORM setval(s.seqrelid::regclass, own::bigint, false); END IF;
   END LOOP;
 END $f$;
 CREATE OR REPLACE FUNCTION consort.note_sequences(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
@@ -400,6 +409,12 @@ BEGIN
   PERFORM consort.stride_all();
 END $f$;
 
+-- Settings on which the meaning of a command depends.
+CREATE OR REPLACE FUNCTION consort.settings() RETURNS text LANGUAGE plpgsql AS $f$
+BEGIN
+  RETURN (SELECT pg_catalog.json_object_agg(name, pg_catalog.current_setting(name)) FROM pg_catalog.unnest(ARRAY['search_path', 'TimeZone', 'DateStyle',
+    'IntervalStyle', 'check_function_bodies', 'standard_conforming_strings', 'default_tablespace', 'default_table_access_method', 'lc_monetary', 'xmloption']) name);
+END $f$;
 -- A command that changes the catalog is an effect: it is executed as it stands at every node.
 CREATE OR REPLACE FUNCTION consort.record_statement(statement text, role text, path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
@@ -415,33 +430,40 @@ BEGIN
   PERFORM consort.record_statement(statement, role, path);
 END $f$;
 CREATE OR REPLACE FUNCTION consort.note_statement(secret text, statement text) RETURNS void LANGUAGE sql AS
-  $f$ SELECT consort.note_statement(secret, statement, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
--- The next command that changes the catalog is one of a client's own, with this role and path. Other nodes may get another text.
-CREATE OR REPLACE FUNCTION consort.permit(secret text, its_text text, its_role text, its_path text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+  $f$ SELECT consort.note_statement(secret, statement, current_user::pg_catalog.text, consort.settings()) $f$;
+-- The next command that changes the catalog is one of a client's own, with this role and these settings.
+CREATE OR REPLACE FUNCTION consort.permit(secret text, its_role text, its_path text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
   PERFORM consort.check_secret(secret);
   PERFORM consort.gather(pg_current_xact_id());
-  INSERT INTO consort.permits (xact, role, path, elsewhere) VALUES (pg_current_xact_id(), its_role, its_path, nullif(its_text, ''))
-    ON CONFLICT (xact) DO UPDATE SET role = its_role, path = its_path, elsewhere = nullif(its_text, ''), running = false, dropped = false, rewritten = '{}';
+  INSERT INTO consort.permits (xact, role, path) VALUES (pg_current_xact_id(), its_role, its_path)
+    ON CONFLICT (xact) DO UPDATE SET role = its_role, path = its_path, running = false, dropped = false, rewritten = '{}';
 END $f$;
-CREATE OR REPLACE FUNCTION consort.permit(secret text, its_text text) RETURNS void LANGUAGE sql AS
-  $f$ SELECT consort.permit(secret, its_text, current_user::pg_catalog.text, pg_catalog.current_setting('search_path')) $f$;
+CREATE OR REPLACE FUNCTION consort.permit(secret text) RETURNS void LANGUAGE sql AS
+  $f$ SELECT consort.permit(secret, current_user::pg_catalog.text, consort.settings()) $f$;
 -- An applier runs a command as the role that has run it first. Code that the command calls cannot become another role: that
 -- is refused inside of a function with its owner's rights.
-CREATE OR REPLACE FUNCTION consort.run_as(role text, path text, statement text) RETURNS void LANGUAGE plpgsql AS $f$
-DECLARE x pg_catalog.xid8 := pg_catalog.pg_current_xact_id();
+CREATE OR REPLACE FUNCTION consort.run_as(role text, settings text, statement text) RETURNS void LANGUAGE plpgsql AS $f$
+DECLARE x pg_catalog.xid8 := pg_catalog.pg_current_xact_id(); before pg_catalog.json := consort.settings()::pg_catalog.json;
 BEGIN
   INSERT INTO consort.permits (xact, running) VALUES (x, true);
   CREATE FUNCTION consort.runs(s pg_catalog.text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN EXECUTE s; END';
   EXECUTE pg_catalog.format('ALTER FUNCTION consort.runs(pg_catalog.text) OWNER TO %I', role);
   DELETE FROM consort.permits WHERE xact OPERATOR(pg_catalog.=) x;
-  PERFORM pg_catalog.set_config('search_path', path, true);
+  PERFORM pg_catalog.set_config(key, value, true) FROM pg_catalog.json_each_text(settings::pg_catalog.json);
   PERFORM consort.runs(statement);
-  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
+  PERFORM pg_catalog.set_config(key, value, true) FROM pg_catalog.json_each_text(before);
   INSERT INTO consort.permits (xact, running) VALUES (x, true);
   DROP FUNCTION consort.runs(pg_catalog.text);
   DELETE FROM consort.permits WHERE xact OPERATOR(pg_catalog.=) x;
+END $f$;
+
+-- The command has run, whether an event trigger heard of it or not.
+CREATE OR REPLACE FUNCTION consort.no_permit(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  DELETE FROM consort.permits WHERE xact = pg_current_xact_id_if_assigned();
 END $f$;
 
 -- A notification concerns no row.
@@ -484,12 +506,14 @@ END $f$;
 
 -- The notes of this transaction; NULL if there are none, no JSON if they are not all of it.
 CREATE OR REPLACE FUNCTION consort.notes(secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE x xid8 := pg_current_xact_id_if_assigned();
+DECLARE x xid8 := pg_current_xact_id_if_assigned(); answer text;
 BEGIN
   PERFORM consort.check_secret(secret);
   IF x IS NULL THEN RETURN NULL; END IF;
-  RETURN (SELECT CASE WHEN EXISTS (SELECT FROM consort.effects WHERE xact = x) OR EXISTS (SELECT FROM consort.permits WHERE xact = x) THEN ''
-    ELSE (SELECT json_agg(json_build_array(shape, delta, key, image, writes, shares))::text FROM consort.notes WHERE xact = x) END);
+  SELECT CASE WHEN EXISTS (SELECT FROM consort.effects WHERE xact = x) OR EXISTS (SELECT FROM consort.permits WHERE xact = x) THEN ''
+    ELSE (SELECT json_agg(json_build_array(shape, delta, key, image, writes, shares))::text FROM consort.notes WHERE xact = x) END INTO answer;
+  IF answer IS NULL THEN PERFORM set_config('consort.certifies', '', true); END IF;
+  RETURN answer;
 END $f$;
 CREATE OR REPLACE FUNCTION consort.shape(secret text, its_shape text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
@@ -524,6 +548,8 @@ BEGIN
   PERFORM consort.check_secret(secret);
   DELETE FROM consort.notes WHERE xact = pg_current_xact_id_if_assigned();
   INSERT INTO consort.version VALUES (v::bigint);
+  -- What the COMMIT itself still writes is not certified.
+  PERFORM set_config('consort.certifies', '', true);
 END $f$;
 
 -- Commands that change the catalog: they are recorded where a client runs them through Consort, and refused elsewhere. The
@@ -532,7 +558,7 @@ CREATE OR REPLACE FUNCTION consort.after_ddl(tag text, dropped boolean) RETURNS 
 DECLARE r oid;
 BEGIN
   IF dropped THEN
-    IF tag NOT IN ('DROP TABLE', 'DROP VIEW', 'DROP FUNCTION', 'DROP PROCEDURE', 'DROP TRIGGER', 'DROP SEQUENCE') THEN PERFORM consort.watch_all(); END IF;
+    IF tag NOT IN ('DROP TABLE', 'DROP VIEW', 'DROP PROCEDURE', 'DROP TRIGGER', 'DROP SEQUENCE') THEN PERFORM consort.watch_all(); END IF;
     RETURN;
   END IF;
   IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() c JOIN pg_trigger t ON t.oid = c.objid JOIN pg_proc p ON p.oid = tgfoid
@@ -545,16 +571,16 @@ BEGIN
       HINT = 'A node that crashes would have the table empty. Leave UNLOGGED out.';
   END IF;
   IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE classid IN ('pg_namespace'::regclass, 'pg_type'::regclass)
-      OR object_type IN ('schema', 'type', 'extension')) AND tag !~ '^CREATE (SCHEMA|TYPE|DOMAIN)' THEN
+      OR object_type IN ('schema', 'type', 'extension')) AND tag !~ '^CREATE (SCHEMA|TYPE|DOMAIN)'
+    OR tag IN ('ALTER FUNCTION', 'ALTER ROUTINE', 'ALTER COLLATION', 'ALTER OPERATOR') THEN
     PERFORM consort.watch_all();
   ELSE
-    FOR r IN WITH changed AS (
+    FOR r IN WITH RECURSIVE changed AS (
         SELECT coalesce(i.indrelid, c.objid) AS oid FROM pg_event_trigger_ddl_commands() c LEFT JOIN pg_index i ON i.indexrelid = c.objid
         WHERE c.classid = 'pg_class'::regclass
         UNION SELECT conrelid FROM pg_event_trigger_ddl_commands() c JOIN pg_constraint k ON k.oid = c.objid WHERE c.classid = 'pg_constraint'::regclass),
-      parts AS (SELECT oid FROM changed UNION SELECT p.relid::oid FROM changed, pg_partition_tree(changed.oid::regclass) p)
+      parts AS (SELECT oid FROM changed UNION SELECT inhrelid FROM pg_inherits, parts WHERE inhparent = parts.oid)
       SELECT oid FROM parts UNION SELECT conrelid FROM pg_constraint, parts WHERE contype = 'f' AND confrelid = parts.oid
-      UNION SELECT inhrelid FROM pg_inherits, parts WHERE inhparent = parts.oid
     LOOP
       IF EXISTS (SELECT FROM pg_class WHERE oid = r AND relkind IN ('r', 'f') AND consort.is_user_schema(relnamespace)) THEN
         PERFORM consort.watch(r);
@@ -564,22 +590,34 @@ BEGIN
   PERFORM consort.stride_all();
 END $f$;
 CREATE OR REPLACE FUNCTION consort.on_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE x xid8 := pg_current_xact_id(); p consort.permits; is_drop boolean := tg_tag LIKE 'DROP %'; applies boolean := current_setting('session_replication_role') = 'replica';
+DECLARE x xid8 := pg_current_xact_id(); p consort.permits; elsewhere text; is_drop boolean := tg_tag LIKE 'DROP %'; applies boolean := current_setting('session_replication_role') = 'replica';
 BEGIN
   SELECT * INTO p FROM consort.permits WHERE xact = x;
   IF p.running THEN RETURN; END IF;
   -- What the script of an extension does is part of the command that makes it.
   IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE in_extension)
     AND NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE NOT in_extension) THEN RETURN; END IF;
+  -- Nothing that other nodes have: the permit was for this.
   IF is_drop AND p.dropped IS NOT TRUE
     OR NOT is_drop AND EXISTS (SELECT FROM pg_event_trigger_ddl_commands())
-      AND NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE schema_name IS NULL OR schema_name <> 'pg_temp') THEN RETURN; END IF;
+      AND NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE schema_name IS NULL OR schema_name <> 'pg_temp') THEN
+    DELETE FROM consort.permits WHERE xact = x;
+    RETURN;
+  END IF;
   IF NOT applies AND p.role IS NULL THEN
     RAISE EXCEPTION 'cannot change the catalog here: % would not be certified', tg_tag USING ERRCODE = '0A000',
       HINT = 'Run it through Consort as a statement of its own, outside of functions and DO blocks.';
   END IF;
   INSERT INTO consort.permits (xact, running) VALUES (x, true) ON CONFLICT (xact) DO UPDATE SET running = true;
-  IF NOT applies THEN PERFORM consort.record_statement(coalesce(p.elsewhere, current_query()), p.role, p.path); END IF;
+  IF NOT applies THEN
+    -- Other nodes make the table of a query as it is, and get its rows: the query may name what they do not have.
+    SELECT format('CREATE TABLE %s (%s)', consort.full_name(c.oid), (SELECT string_agg(format('%I %s%s', attname, format_type(atttypid, atttypmod),
+        CASE WHEN attcollation <> typcollation THEN (SELECT format(' COLLATE %I.%I', nspname, collname) FROM pg_collation l JOIN pg_namespace n ON n.oid = collnamespace
+          WHERE l.oid = attcollation) END), ', ' ORDER BY attnum) FROM pg_attribute JOIN pg_type y ON y.oid = atttypid WHERE attrelid = c.oid AND attnum > 0))
+      INTO elsewhere FROM pg_event_trigger_ddl_commands() d JOIN pg_class c ON c.oid = d.objid
+      WHERE tg_tag IN ('CREATE TABLE AS', 'SELECT INTO') AND d.classid = 'pg_class'::regclass AND relkind = 'r';
+    PERFORM consort.record_statement(coalesce(elsewhere, current_query()), p.role, p.path);
+  END IF;
   PERFORM consort.after_ddl(tg_tag, is_drop);
   IF NOT applies THEN
     -- Rows that the command has made: other nodes get these in the place of their own.
@@ -616,7 +654,7 @@ END $f$;
 -- Clients may call what follows, and nothing else.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA consort FROM public;
 GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.notes(text), consort.shape(text, text), consort.capture(text), consort.commit_at(text, text),
-  consort.permit(text, text), consort.permit(text, text, text, text), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
+  consort.permit(text), consort.permit(text, text, text), consort.no_permit(text), consort.settings(), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
   consort.note_notify(text, text), consort.note_sequences(text),
   consort.note_locks(text, text[], boolean), consort.note_lock(text, oid[], boolean) TO public;
 

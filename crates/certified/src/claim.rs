@@ -3,6 +3,7 @@
 
 use history::Version;
 use std::cell::Cell;
+use std::rc::Rc;
 use tokio::sync::Notify;
 
 /// A cancellation by Consort. It is meant for a doomed transaction, and may reach the next one.
@@ -82,6 +83,12 @@ impl Claim {
         self.is_doomed() || sqlstate == QUERY_CANCELED && self.cancellation.get() != Cancellation::None
     }
 
+    /// The node is asked to cancel what the backend runs; it has sent that when what is returned is dropped.
+    pub(crate) fn sends_cancellation(self: &Rc<Claim>) -> Sends {
+        self.cancellation.set(Cancellation::Asked);
+        Sends(self.clone())
+    }
+
     /// A request has ended that began when no more was asked of the node.
     pub(crate) fn outlives_cancellation(&self) {
         if self.cancellation.get() == Cancellation::Sent {
@@ -101,18 +108,28 @@ impl Claim {
     }
 }
 
+/// While the node is asked for a cancellation.
+pub(crate) struct Sends(Rc<Claim>);
+
+impl Drop for Sends {
+    fn drop(&mut self) {
+        self.0.cancellation.set(Cancellation::Sent);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn late_cancellation_is_a_conflict_and_a_later_one_is_not() {
-        let claim = Claim::default();
+        let claim = Rc::new(Claim::default());
         assert!(!claim.has_caused(QUERY_CANCELED), "the client's own");
-        claim.cancellation.set(Cancellation::Asked);
+        let sends = claim.sends_cancellation();
         claim.outlives_cancellation();
         assert!(claim.has_caused(QUERY_CANCELED) && !claim.has_caused("23505"));
-        claim.cancellation.set(Cancellation::Sent);
+        drop(sends);
+        assert!(claim.has_caused(QUERY_CANCELED));
         claim.outlives_cancellation();
         assert!(!claim.has_caused(QUERY_CANCELED));
     }

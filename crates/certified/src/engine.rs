@@ -57,6 +57,8 @@ commands! {
     immediate "consort_immediate" "SET CONSTRAINTS ALL IMMEDIATE"
     certifies "consort_certifies" "SELECT consort.certifies($1)"
     certifies_early "consort_certifies_early" "SELECT consort.certifies($1) FROM pg_catalog.pg_current_xact_id()"
+    permits_ddl "consort_permit" "SELECT consort.permit($1)"
+    no_permit "consort_no_permit" "SELECT consort.no_permit($1)"
     notes "consort_notes" "SELECT consort.notes($1)"
     capture "consort_capture" "SELECT consort.capture($1)"
     note_sequences "consort_sequences" "SELECT consort.note_sequences($1)"
@@ -70,7 +72,6 @@ commands! {
 const WITH_PARAMETER: &[(&str, &str)] = &[
     ("consort_shape", "SELECT consort.shape($1, $2)"),
     ("consort_version", "SELECT consort.commit_at($1, $2)"),
-    ("consort_permit", "SELECT consort.permit($1, $2)"),
     ("consort_statement", "SELECT consort.note_statement($1, $2)"),
     ("consort_notify", "SELECT consort.note_notify($1, $2)"),
     ("consort_writes", "SELECT consort.note_locks($1, $2, false)"),
@@ -90,11 +91,6 @@ impl Command {
     /// The transaction shows this version.
     pub(crate) fn commit_at(version: u64) -> Command {
         Command::with("consort_version", version.to_string())
-    }
-
-    /// The next command changes the catalog; text for other nodes, if it is another one.
-    pub(crate) fn permits_ddl(elsewhere: Option<&String>) -> Command {
-        Command::with("consort_permit", elsewhere.cloned().unwrap_or_default())
     }
 
     /// A command that no event trigger hears of is an effect.
@@ -134,6 +130,8 @@ impl Command {
     }
 }
 
+/// Bytes before the body of a message.
+const HEADER: usize = 5;
 const PORTAL: &[u8] = b"consort_portal";
 /// Messages with which each command is answered, where it gives no rows.
 pub(crate) const ANSWERS: usize = 3;
@@ -157,6 +155,8 @@ pub(crate) struct Engine {
     pub(crate) place: Place,
     /// Where its transaction stands.
     pub(crate) status: Status,
+    /// Messages that came between answers to Consort's own commands: the client gets them.
+    pub(crate) aside: Vec<u8>,
     prepared: bool,
     secret: Rc<str>,
 }
@@ -165,7 +165,7 @@ impl Engine {
     /// A connection that is logged in; `secret` is what Consort's own commands say.
     pub(crate) fn new(logged_in: LoggedIn, place: Place, secret: Rc<str>) -> Engine {
         let LoggedIn { peer, key, .. } = logged_in;
-        Engine { peer, key, place, status: Status::Idle, prepared: false, secret }
+        Engine { peer, key, place, status: Status::Idle, aside: Vec::new(), prepared: false, secret }
     }
 
     /// The statements that were prepared there are gone.
@@ -226,7 +226,10 @@ impl Engine {
                         String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned(),
                     ));
                 }
-                back::ERROR => answer.error = Some(bytes.to_vec()),
+                back::ERROR => answer.error = Some(without(&self.secret, bytes)),
+                back::NOTIFICATION | back::PARAMETER_STATUS | back::NOTICE => {
+                    self.aside.extend_from_slice(bytes)
+                }
                 back::READY_FOR_QUERY => {
                     self.status = wire::status(&frame).map_err(malformed)?;
                     ready = true;
@@ -238,5 +241,32 @@ impl Engine {
                 return Ok(answer);
             }
         }
+    }
+}
+
+/// An error for the client, without fields that tell the secret: PostgreSQL may name parameters in the context.
+fn without(secret: &str, bytes: &[u8]) -> Vec<u8> {
+    let tells = |field: &[u8]| field.windows(secret.len()).any(|part| part == secret.as_bytes());
+    let fields = bytes[HEADER..].split(|byte| *byte == 0).filter(|field| !field.is_empty() && !tells(field));
+    let mut out = vec![back::ERROR, 0, 0, 0, 0];
+    for field in fields {
+        out.extend_from_slice(field);
+        out.push(0);
+    }
+    out.push(0);
+    let length = u32::try_from(out.len() - 1).expect("no longer than it came");
+    out[1..HEADER].copy_from_slice(&length.to_be_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_tells_no_secret() {
+        let error = b"E\0\0\0\x2aC25006\0Mread-only\0Wportal with abc: $1\0\0";
+        assert_eq!(without("abc", error), b"E\0\0\0\x17C25006\0Mread-only\0\0");
+        assert_eq!(Frame::new(&without("abc", error)).map(|frame| frame.tag()), Ok(back::ERROR));
     }
 }

@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::options::Options;
 use crate::session::{Beginning, Session};
 use crate::site::{Site, State};
+use crate::statement::is_utf8;
 use config::Config;
 use conn::log_in::{Refusal, Wish, log_in, refuse};
 use conn::random;
@@ -208,6 +209,7 @@ impl Cluster {
         let Startup { forward, own } = Startup::of(pairs, defaults).map_err(|error| {
             Entry::Problem(Problem { hint: error.hint, ..Problem::fatal(error.sqlstate, error.message) })
         })?;
+        let forward = in_utf8(forward)?;
         safe_options(&forward).map_err(Entry::Problem)?;
         self.exists(&startup.database).await?;
         let database =
@@ -273,6 +275,19 @@ impl Cluster {
         }
         Err(Entry::Problem(Problem::fatal("3D000", format!("database \"{name}\" cannot be reached: {why}"))))
     }
+}
+
+/// Records hold texts in UTF8, so sessions speak it.
+fn in_utf8(mut parameters: Vec<(String, String)>) -> Result<Vec<(String, String)>, Entry> {
+    match parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("client_encoding")) {
+        None => parameters.push(("client_encoding".to_owned(), "UTF8".to_owned())),
+        Some((_, value)) if is_utf8(value) || value.eq_ignore_ascii_case("auto") => {}
+        Some((_, value)) => {
+            let why = format!("client_encoding {value} is not supported by this design");
+            return Err(Entry::Problem(Problem::fatal("0A000", why).hint("Use UTF8.")));
+        }
+    }
+    Ok(parameters)
 }
 
 /// Options of the start-up message must not switch the capture off.

@@ -1,8 +1,6 @@
 //! A client's statement in the flow of a commit, by PostgreSQL's own grammar.
 
 use history::Consistency;
-use pg_query::NodeEnum;
-use pg_query::protobuf::{CreateTableAsStmt, Node, ObjectType};
 use session_state::utility::{Assignment, Isolation, Modes, NewValue, Utility, What, split};
 use statement_analysis::shape::Strings;
 
@@ -34,8 +32,6 @@ pub(crate) enum Class {
     Catalog {
         /// Consort records it itself.
         silent: bool,
-        /// Text for the other nodes, where it is another one.
-        elsewhere: Option<String>,
     },
     /// NOTIFY: every node's listeners hear of it.
     Notify,
@@ -80,15 +76,14 @@ impl Statement {
     /// Whether commands may be sent behind it before it is answered: it is no COPY, which takes what follows for its data.
     pub(crate) fn may_be_followed(&self) -> bool {
         self.class == Class::Write && starts(&self.text, &["INSERT", "UPDATE", "DELETE", "MERGE", "WITH"])
+            // Several statements may be one text.
+            && !self.text.to_ascii_lowercase().contains("copy")
     }
 }
 
 const fn not_supported(message: &'static str, hint: &'static str) -> Class {
     Class::Refused(Refusal { sqlstate: "0A000", message, hint })
 }
-
-/// A command of which an event trigger hears.
-const SPOKEN: Class = Class::Catalog { silent: false, elsewhere: None };
 
 const SERIALIZABLE: Class = not_supported(
     "SERIALIZABLE is not supported by this design: write skew between nodes cannot be found",
@@ -104,9 +99,13 @@ const CONCURRENTLY: Class = not_supported(
     "CONCURRENTLY is not supported by this design: the command must run in the transaction that is certified",
     "Leave CONCURRENTLY out.",
 );
-const TABLE_OF_EXECUTE: Class = not_supported(
-    "CREATE TABLE AS EXECUTE is not supported by this design: other nodes do not have the prepared statement",
-    "Use CREATE TABLE AS with the query itself.",
+const EXPLAINED_TABLE: Class = not_supported(
+    "EXPLAIN ANALYZE of a command that makes a table is not supported by this design",
+    "Explain its query alone.",
+);
+const ENCODING: Class = not_supported(
+    "this design needs client_encoding = UTF8",
+    "Leave the setting as it is; the driver converts texts.",
 );
 const REPLICATION_ROLE: Class = not_supported(
     "session_replication_role cannot be changed: changes would not be captured",
@@ -184,6 +183,9 @@ fn of_utility(text: String, utility: Utility) -> Statement {
         Utility::Execute { .. } | Utility::Show(_) | Utility::CopyTo | Utility::CopyQuery { .. } => {
             plain(Class::Read)
         }
+        Utility::Explain { analyze: true, .. } if text.to_ascii_lowercase().contains("create ") => {
+            plain(EXPLAINED_TABLE)
+        }
         Utility::Explain { analyze, .. } => plain(if analyze { Class::Write } else { Class::Read }),
         Utility::Lock { relations, .. } => {
             let tables =
@@ -194,7 +196,7 @@ fn of_utility(text: String, utility: Utility) -> Statement {
                 LockMode::Alone => plain(Class::Locks { tables, shared: false }),
             }
         }
-        Utility::Maintain if starts(&text, &["REFRESH"]) => plain(SPOKEN),
+        Utility::Maintain if starts(&text, &["REFRESH"]) => plain(Class::Catalog { silent: false }),
         Utility::Ddl { everywhere, .. } => plain(catalog(&text, everywhere)),
         Utility::Notify => plain(Class::Notify),
         Utility::Savepoint(_)
@@ -249,10 +251,7 @@ fn catalog(text: &str, everywhere: bool) -> Class {
     if words.iter().any(|word| word == "CONCURRENTLY") {
         return CONCURRENTLY;
     }
-    match everywhere {
-        true => Class::Catalog { silent: true, elsewhere: None },
-        false => table_of_query(text),
-    }
+    Class::Catalog { silent: everywhere }
 }
 
 enum LockMode {
@@ -280,14 +279,12 @@ fn lock_mode(text: &str) -> LockMode {
 fn tree(piece: &str) -> Class {
     if !starts(piece, &["SELECT", "WITH", "VALUES", "TABLE"]) && !piece.starts_with('(') {
         let is_catalog = starts(piece, &["CREATE"]);
-        return if is_catalog { SPOKEN } else { Class::Write };
+        return if is_catalog { Class::Catalog { silent: false } } else { Class::Write };
     }
     let small = piece.to_ascii_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
     let locks = |word: &str| small.contains(word);
-    if small.contains(" into ")
-        && let made @ Class::Catalog { elsewhere: Some(_), .. } = table_of_query(piece)
-    {
-        return made;
+    if small.contains(" into ") && makes_a_table(piece) {
+        return Class::Catalog { silent: false };
     }
     let alone = locks("for update") || locks("for no key update");
     if alone || locks("for share") || locks("for key share") {
@@ -299,39 +296,11 @@ fn tree(piece: &str) -> Class {
     Class::Read
 }
 
-/// CREATE TABLE AS and SELECT INTO: other nodes make the table empty, and get its rows. The query runs once: it may call what
-/// writes, or what gives other values elsewhere.
-fn table_of_query(piece: &str) -> Class {
-    let Ok(mut parsed) = pg_query::parse(piece, pg_query::ParserOptions::DEFAULT) else { return SPOKEN };
-    let statement = parsed.protobuf.stmts.first_mut().and_then(|one| one.stmt.as_mut()?.node.as_mut());
-    let Some(statement) = statement else { return SPOKEN };
-    match statement {
-        NodeEnum::CreateTableAsStmt(create) if create.objtype == ObjectType::ObjectTable as i32 => {
-            let query = create.query.as_ref().and_then(|query| query.node.as_ref());
-            if matches!(query, Some(NodeEnum::ExecuteStmt(_))) {
-                return TABLE_OF_EXECUTE;
-            }
-            if let Some(into) = &mut create.into {
-                into.skip_data = true;
-            }
-        }
-        NodeEnum::SelectStmt(select) => {
-            let Some(mut into) = select.into_clause.take() else { return SPOKEN };
-            into.skip_data = true;
-            let query = Box::new(Node { node: Some(NodeEnum::SelectStmt(select.clone())) });
-            *statement = NodeEnum::CreateTableAsStmt(Box::new(CreateTableAsStmt {
-                query: Some(query),
-                into: Some(into),
-                objtype: ObjectType::ObjectTable as i32,
-                is_select_into: false,
-                if_not_exists: false,
-            }));
-        }
-        _ => return SPOKEN,
-    }
-    parsed
-        .deparse(pg_query::DeparseOptions::default())
-        .map_or(SPOKEN, |text| Class::Catalog { silent: false, elsewhere: Some(text) })
+/// Whether it is SELECT .. INTO.
+fn makes_a_table(piece: &str) -> bool {
+    let Ok(parsed) = pg_query::parse(piece, pg_query::ParserOptions::DEFAULT) else { return false };
+    let statement = parsed.protobuf.stmts.first().and_then(|one| one.stmt.as_ref()?.node.as_ref());
+    matches!(statement, Some(pg_query::NodeEnum::SelectStmt(select)) if select.into_clause.is_some())
 }
 
 /// The text of a level, and whether it was raised.
@@ -373,6 +342,12 @@ fn levels(text: &str, modes: Modes, words: &str) -> Statement {
     }
 }
 
+/// Whether PostgreSQL takes the name for UTF8; nothing is the session's own, which is UTF8.
+pub(crate) fn is_utf8(name: &str) -> bool {
+    let letters: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    matches!(letters.to_ascii_lowercase().as_str(), "" | "utf8" | "unicode")
+}
+
 fn set(text: &str, assignment: &Assignment) -> Statement {
     let plain = |class| Statement { text: text.to_owned(), class, raised: false };
     let value = match &assignment.value {
@@ -386,6 +361,7 @@ fn set(text: &str, assignment: &Assignment) -> Statement {
         }
         name if name.starts_with("consort.") => plain(OWN),
         "session_replication_role" => plain(REPLICATION_ROLE),
+        "client_encoding" if !is_utf8(value) => plain(ENCODING),
         name @ ("default_transaction_isolation" | "transaction_isolation") => match Isolation::of(value) {
             Some(Isolation::Serializable) => plain(SERIALIZABLE),
             Some(level) if level.is_read_committed() => {
@@ -433,18 +409,16 @@ mod tests {
         assert_eq!(class("SELECT 1"), Class::Read);
         assert_eq!(class("insert into t values (1)"), Class::Write);
         assert_eq!(class("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE"), Class::Write);
-        assert_eq!(class("CREATE TABLE t (a int)"), SPOKEN);
-        let empty = |text: &str| Class::Catalog { silent: false, elsewhere: Some(text.to_owned()) };
-        let made = "CREATE TABLE t AS SELECT 1 AS a  WITH NO DATA";
-        assert_eq!(class("CREATE TABLE t AS SELECT 1 AS a"), empty(made));
-        assert_eq!(class("CREATE TABLE t AS SELECT 1 AS a WITH DATA"), empty(made));
-        assert_eq!(class("SELECT 1 AS a INTO t"), empty(made));
-        assert_eq!(class("CREATE TABLE t AS EXECUTE p"), TABLE_OF_EXECUTE);
-        assert_eq!(class("CREATE MATERIALIZED VIEW v AS SELECT 1"), SPOKEN);
+        assert_eq!(class("CREATE TABLE t (a int)"), Class::Catalog { silent: false });
+        assert_eq!(class("CREATE TABLE t AS SELECT 1"), Class::Catalog { silent: false });
+        assert_eq!(class("SELECT 1 INTO t"), Class::Catalog { silent: false });
+        assert_eq!(class("EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1"), EXPLAINED_TABLE);
+        assert_eq!(class("SET NAMES 'latin1'"), ENCODING);
+        assert_eq!(class("SET client_encoding = 'utf-8'"), Class::Local);
         assert_eq!(class("SELECT 'a into b'"), Class::Read);
         assert_eq!(class("SELECT setval('s', 1)"), Class::Sequences);
         assert_eq!(class("TRUNCATE t RESTART IDENTITY"), Class::Sequences);
-        assert_eq!(class("CREATE ROLE ann"), Class::Catalog { silent: true, elsewhere: None });
+        assert_eq!(class("CREATE ROLE ann"), Class::Catalog { silent: true });
         assert_eq!(class("CREATE DATABASE d"), DATABASES);
         assert_eq!(class("CREATE INDEX CONCURRENTLY i ON t (a)"), CONCURRENTLY);
         assert_eq!(class("PREPARE TRANSACTION 'x'"), TWO_PHASE);

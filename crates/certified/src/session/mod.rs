@@ -220,6 +220,8 @@ impl Session {
             self.node.claim.outlives_cancellation();
         }
         let status = self.node.status();
+        let aside = std::mem::take(&mut self.node.engine.aside);
+        self.client.out().extend_from_slice(&aside);
         self.client.out().ready(status);
         self.seat.idle(status);
     }

@@ -224,8 +224,8 @@ impl NodeSession {
             return Ok(());
         }
         match class {
-            Class::Catalog { elsewhere, .. } => {
-                self.engine.ask(&[Command::permits_ddl(elsewhere.as_ref())]).await?;
+            Class::Catalog { .. } => {
+                self.engine.ask(&[Command::permits_ddl()]).await?;
             }
             Class::Constraints => {
                 self.engine.ask(&[Command::certifies_early()]).await?;
@@ -241,7 +241,8 @@ impl NodeSession {
             return Ok(done);
         }
         let note = match &statement.class {
-            Class::Catalog { silent: true, .. } => Command::note_statement(&statement.text),
+            Class::Catalog { silent: true } => Command::note_statement(&statement.text),
+            Class::Catalog { silent: false } => Command::no_permit(),
             Class::Notify => Command::note_notify(&statement.text),
             Class::Sequences => Command::note_sequences(),
             _ => return Ok(done),

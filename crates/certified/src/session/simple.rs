@@ -209,7 +209,7 @@ impl Session {
             before.push(Command::bound_locks());
         }
         match statement.class {
-            Class::Catalog { ref elsewhere, .. } => before.push(Command::permits_ddl(elsewhere.as_ref())),
+            Class::Catalog { .. } => before.push(Command::permits_ddl()),
             Class::Constraints => before.push(Command::certifies_early()),
             _ => {}
         }

@@ -193,3 +193,32 @@ fn catalog_changes_under_load_reach_every_node() {
     check(&peers, &transfers.end());
     assert_eq!(peers.equal("SELECT sum(c) FROM account"), "[[Some(\"70\")]]");
 }
+
+/// A node that is killed has lost positions of its sequences, and gives no value twice.
+#[test]
+fn killed_node_gives_no_value_of_a_sequence_twice() {
+    let peers = Peers::start(in_memory());
+    peers.client().rows("CREATE TABLE t (id serial PRIMARY KEY, v int)").expect("a table");
+    for round in 0..2 {
+        let mut clients = peers.clients::<3>();
+        for _ in 0..50 {
+            for client in &mut clients {
+                client.rows("INSERT INTO t (v) VALUES (1)").expect("a value of its own");
+            }
+        }
+        drop(clients);
+        if round == 0 {
+            peers.cluster().nodes().iter().for_each(local_cluster::Node::kill);
+            for node in peers.cluster().nodes() {
+                node.start().expect("the node starts");
+            }
+            let place = |mut client: Client| client.one("SELECT number FROM consort.place").ok();
+            eventually("sessions at all nodes", || {
+                let clients: Vec<Option<Client>> =
+                    (0..3).map(|_| Client::connect(&peers.url()).ok()).collect();
+                clients.into_iter().map(|client| client.and_then(place)).all(|place| place.is_some())
+            });
+        }
+    }
+    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"300\")]]");
+}

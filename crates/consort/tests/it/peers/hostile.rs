@@ -28,7 +28,7 @@ fn functions_and_settings_of_consort_serve_no_client() {
         "SELECT consort.capture('guessed')",
         "SELECT consort.certifies('guessed')",
         "SELECT consort.commit_at('guessed', '99')",
-        "SELECT consort.permit('guessed', '', 'postgres', '')",
+        "SELECT consort.permit('guessed', 'postgres', '')",
         "SELECT consort.run_as('postgres', '', 'DROP TABLE t')",
         "SELECT consort.note_statement('guessed', 'DROP TABLE t', 'postgres', 'public')",
         "SELECT consort.note_notify('guessed', 'DROP TABLE t')",
@@ -61,6 +61,7 @@ fn functions_and_settings_of_consort_serve_no_client() {
 /// Code that a command calls runs once, and at no node as another role than the client's.
 fn becomes_no_other_role(peers: &Peers, owner: &mut Client, mallory: &mut Client) {
     owner.rows("CREATE SCHEMA own AUTHORIZATION mallory").expect("a schema");
+    peers.equal("SELECT count(*) FROM pg_namespace WHERE nspname = 'own'");
     for sql in [
         "CREATE TABLE own.seen (who text)",
         "CREATE FUNCTION own.looks() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
@@ -186,4 +187,49 @@ fn node_with_other_rows_leaves() {
     for _ in 0..3 {
         assert_ne!(peers.client().number("SELECT v FROM t WHERE id = 1").expect("a row"), 0);
     }
+}
+
+/// Commands in functions are refused whatever came before, and writes of a COMMIT itself are on no node or on all.
+#[test]
+fn writes_that_no_capture_sees_are_refused() {
+    let peers = Peers::start(in_memory());
+    let mut client = peers.client();
+    for sql in [
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "CREATE FUNCTION makes() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CREATE TABLE made (id int); RETURN 1; END $$",
+        "CREATE FUNCTION adds(id int) RETURNS int LANGUAGE sql AS 'INSERT INTO t VALUES (id) RETURNING id'",
+    ] {
+        client.rows(sql).expect(sql);
+    }
+    for before in ["CREATE TEMP TABLE tt (i int)", "DROP TABLE IF EXISTS nothing", "REINDEX TABLE t"] {
+        client.rows("BEGIN").expect("a block");
+        client.rows(before).expect(before);
+        refused(&mut client, "SELECT makes()", "0A000");
+        client.rows("ROLLBACK").expect("the end");
+    }
+    client.rows("BEGIN").expect("a block");
+    client.rows("INSERT INTO t VALUES (1)").expect("a row");
+    client.rows("DECLARE c CURSOR WITH HOLD FOR SELECT adds(2)").expect("a cursor");
+    let _ = client.rows("COMMIT");
+    peers.equal("SELECT string_agg(id::text, ' ') FROM t");
+    refused(&mut client, "EXPLAIN ANALYZE CREATE TABLE e AS SELECT 1", "0A000");
+    // Errors tell no parameters of Consort's own commands.
+    client.rows("SET log_parameter_max_length_on_error = -1").expect("a setting");
+    client.rows("BEGIN READ ONLY").expect("a block");
+    let trouble = client.rows("NOTIFY x").expect_err("read-only");
+    assert!(!format!("{trouble:?}").contains("parameters:"), "{trouble:?}");
+}
+
+/// COPY may follow a change in one text, and a session hears its own notifications.
+#[test]
+fn psql_copies_behind_a_change_and_hears_itself() {
+    let peers = Peers::start(in_memory());
+    let url = peers.url();
+    crate::fixture::psql(&url, "CREATE TABLE t (id int PRIMARY KEY)").worked();
+    let (worked, said) =
+        super::write_sets::by_psql_command(&url, &["DELETE FROM t; COPY t FROM STDIN"], "1\n2\n");
+    assert!(worked, "{said}");
+    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"2\")]]");
+    let (worked, said) = super::write_sets::by_psql_command(&url, &["LISTEN c", "NOTIFY c", "SELECT 1"], "");
+    assert!(worked && said.contains("notification \"c\""), "{said}");
 }

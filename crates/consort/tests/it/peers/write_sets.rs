@@ -29,6 +29,22 @@ fn by_psql(url: &str, text: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// Runs texts as psql does from its command line, with this input. Answers all that it says.
+pub(super) fn by_psql_command(url: &str, texts: &[&str], input: &str) -> (bool, String) {
+    let mut child = Command::new("psql")
+        .args(["-X", "-d", url])
+        .args(texts.iter().flat_map(|text| ["-c", text]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("psql runs");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("psql reads");
+    let output = child.wait_with_output().expect("psql ends");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
 #[test]
 fn write_set_of_each_kind_reaches_every_node() {
     let peers = Peers::start(in_memory());
