@@ -45,6 +45,7 @@ pub use replication_progress::{CourseView, InVain, Stage, Waited};
 pub(crate) use replication_progress::{Feeds, TO_BE_COPIED};
 pub use resting_replicas::{Resting, Stands, Wanted};
 pub use statement_replication::Told;
+pub use timeline_proofs::primary_took_log_in;
 
 use crate::barrier::Unmarked;
 use crate::routes::Routes;

@@ -17,6 +17,16 @@ pub(super) struct Proven {
     is_whole: bool,
 }
 
+/// Notes a log-in at the primary. One that was lost, and takes log-ins before its incarnation is known, may have another
+/// history: everything is in flight until it is known.
+pub fn primary_took_log_in(cluster: &Cluster) {
+    if !cluster.scheduler().order().primary_here() {
+        cluster.scheduler().order_mut().distrust();
+        cluster.backends().distrust();
+        cluster.moved();
+    }
+}
+
 impl Cluster {
     /// Notes the incarnation of the connected primary. A standby that was compared with another one serves
     /// nothing until it was compared with this one: a server with another history may have the same address.

@@ -280,6 +280,19 @@ impl Link {
         self.answer(take).await?.map_or(Ok(()), |said| Err(said.error))
     }
 
+    /// Completes when the server has closed the connection. Nothing is asked meanwhile; messages that come are kept for the
+    /// next answer.
+    pub(crate) async fn lost(&mut self) -> Error {
+        loop {
+            self.unread.reserve(4096);
+            match self.stream.read_buf(&mut self.unread).await {
+                Ok(0) => return closed(),
+                Ok(_) => {}
+                Err(error) => return error.into(),
+            }
+        }
+    }
+
     async fn send(&mut self) -> Result<(), Error> {
         while !self.unsent.is_empty() {
             let count = self.stream.write(&self.unsent).await?;

@@ -97,6 +97,11 @@ impl Gauger {
         &self.sighting
     }
 
+    /// Completes when the primary has closed the connection, between two probes.
+    pub async fn lost(&mut self) -> Error {
+        self.link.lost().await
+    }
+
     /// Runs one probe, in one round trip.
     ///
     /// # Errors

@@ -109,6 +109,7 @@ async fn logged_in(counted: Counted, opening: &Opening) -> Result<(LoggedIn, Ope
     let arriving = cluster.backends().arriving();
     let logged_in = log_in(wish, rooms).await?;
     let pid = logged_in.key.pid;
+    cluster::primary_took_log_in(cluster);
     cluster.backends().arrived(arriving, pid);
     let open = Open { counted, cluster: cluster.clone(), pid };
     // One that was opened before another Consort takes over is ended by then.

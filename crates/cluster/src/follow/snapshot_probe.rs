@@ -52,7 +52,12 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
             // Also without demand: decoded commits must become settled, or the slot keeps its WAL.
             let waiting = cluster.scheduler().order().waiting() > 0;
             let round = if waiting { WAITING_ROUND } else { IDLE_ROUND };
-            if timeout_at(last + round, cluster.gauge_asked()).await.is_err() {
+            // A primary that has gone may be another one when it is back: it is noticed at once.
+            let asked = tokio::select! {
+                asked = timeout_at(last + round, cluster.gauge_asked()) => asked,
+                lost = gauger.lost() => return Err(lost),
+            };
+            if asked.is_err() {
                 cluster.scheduler().order_mut().want_gauge();
             }
             continue;
