@@ -24,16 +24,16 @@ pub(crate) enum Effect {
     Rows(Rows),
     /// A command that changes the catalog.
     Statement {
-        /// Its text.
+        /// Text of the command.
         statement: String,
         /// The role that runs it.
         role: String,
         /// The `search_path` under which it runs.
         path: String,
     },
-    /// A command of Consort's own, or a notification: it runs nobody's code.
+    /// A command of Consort's own, or a notification: it calls no code of users.
     Plain {
-        /// Its text.
+        /// Text of the command.
         statement: String,
     },
 }
@@ -55,7 +55,7 @@ pub(crate) struct Rows {
     pub(crate) rows: Vec<RowChange>,
 }
 
-/// How a table is emptied before its rows come.
+/// Way in which a table is emptied before its rows come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Emptied {
     /// Not at all.

@@ -70,6 +70,17 @@ impl Peers {
         clients.try_into().unwrap_or_else(|_| unreachable!("as many as were made"))
     }
 
+    /// Kills Consort and all nodes at once, and starts them again.
+    pub(crate) fn lose_all(&mut self) {
+        self.serving.signal("KILL");
+        self.cluster().nodes().iter().for_each(local_cluster::Node::kill);
+        self.serving.ended();
+        for node in self.cluster().nodes() {
+            node.start().expect("the node starts");
+        }
+        self.serving.start_again();
+    }
+
     /// Waits until all nodes show one version, and answers what this query gives at each, which is the same.
     pub(crate) fn equal(&self, query: &str) -> String {
         let version = "SELECT coalesce(max(version), 0) FROM consort.version";

@@ -134,13 +134,7 @@ fn all_killed_at_once_lose_no_acknowledged_transfer() {
     let mut peers = bank(in_memory());
     let transfers = Transfers::start(&peers.url());
     transfers.go_on();
-    peers.serving.signal("KILL");
-    peers.cluster().nodes().iter().for_each(local_cluster::Node::kill);
-    peers.serving.ended();
-    for node in peers.cluster().nodes() {
-        node.start().expect("the node starts");
-    }
-    peers.serving.start_again();
+    peers.lose_all();
     transfers.go_on();
     check(&peers, &transfers.end());
 }

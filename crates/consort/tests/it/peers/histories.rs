@@ -120,13 +120,7 @@ fn histories_hold_while_consort_dies_and_a_node_hangs() {
         commits(peers);
         node.resume();
         commits(peers);
-        peers.serving.signal("KILL");
-        peers.cluster().nodes().iter().for_each(local_cluster::Node::kill);
-        peers.serving.ended();
-        for node in peers.cluster().nodes() {
-            node.start().expect("the node starts");
-        }
-        peers.serving.start_again();
+        peers.lose_all();
     });
     assert!(findings.holds(Model::StrongSnapshotIsolation), "{findings}");
 }

@@ -9,7 +9,7 @@ fn refused(client: &mut Client, sql: &str, sqlstate: &str) {
     assert_eq!(trouble.sqlstate.as_deref(), Some(sqlstate), "{sql}: {}", trouble.text);
 }
 
-/// A role without rights calls the functions, reads the tables and sets the settings of the schema in vain.
+/// Functions, tables and settings of the schema have no effect for a role without rights.
 #[test]
 fn functions_and_settings_of_consort_serve_no_client() {
     let peers = Peers::start(in_memory());
