@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
@@ -116,13 +115,16 @@ fn bench_without_its_program_says_how_to_build_it() {
     let folder = temporary("alone");
     fs::create_dir_all(&folder).unwrap();
     let alone = folder.join("consort");
-    fs::copy(CONSORT, &alone).unwrap();
+    // Programs of their own write both files: a file that this process writes is busy for as long as a child that another test
+    // starts meanwhile has its descriptor.
+    run(Command::new("cp").arg(CONSORT).arg(&alone)).worked();
     let said = run(Command::new(&alone).args(["bench", "stale", "--help"]).env("PATH", &folder)).failed(1);
     assert!(said.contains("HINT: build it") && said.contains("-p experiments"), "{said}");
     // The program in the same folder gets all arguments, help included.
     let beside = folder.join("consort-bench");
-    fs::write(&beside, "#!/bin/sh\necho \"$@\"\n").unwrap();
-    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = folder.join("script");
+    fs::write(&script, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    run(Command::new("install").args(["-m", "755"]).args([&script, &beside])).worked();
     let said = run(Command::new(&alone).args(["bench", "stale", "--help"])).worked();
     assert_eq!(said, "stale --help\n");
     fs::remove_dir_all(&folder).unwrap();

@@ -192,11 +192,13 @@ fn other_major_versions_are_refused_with_a_sentence() {
     use std::os::unix::fs::PermissionsExt;
     let folder = std::env::temp_dir().join(format!("consort-other-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("postgres"), "#!/bin/sh\necho 'postgres (PostgreSQL) 17.2 (Debian)'\n")
-        .unwrap();
-    for path in [folder.clone(), folder.join("postgres")] {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-    }
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = folder.join("script");
+    std::fs::write(&script, "#!/bin/sh\necho 'postgres (PostgreSQL) 17.2 (Debian)'\n").unwrap();
+    // A program of its own writes what is run: this process's file would be busy while a child of another test has it open.
+    let mut install = std::process::Command::new("install");
+    let installed = install.args(["-m", "755"]).args([&script, &folder.join("postgres")]).status().unwrap();
+    assert!(installed.success());
     let error = Programs::at(&folder).unwrap_err();
     assert!(error.to_string().contains("PostgreSQL 17.2; Consort works with PostgreSQL 15"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
