@@ -1,0 +1,1 @@
+//! PostgreSQL's SQL over SQLite: typed translation, catalogue, values, functions.

@@ -1,0 +1,1 @@
+//! Versioned pages of an in-memory SQLite database.
