@@ -1,4 +1,4 @@
-//! What the front and the nodes say to each other, in frames: length 4, CRC-32 of the body 4, body (postcard). Both numbers are big-endian.
+//! Messages between front and nodes, in frames: length 4, CRC-32 of the body 4, body (postcard). Both numbers are big-endian.
 //!
 //! A connection has one purpose, which its first frame names. The front opens every connection but those by which a slave
 //! subscribes at its master. Each request of a session has its answers in order; the next request may be sent before.
@@ -22,11 +22,11 @@ pub const ROWS_AT: usize = 64 << 10;
 pub struct Hello {
     /// The tier's secret.
     pub secret: Vec<u8>,
-    /// What the connection is for.
+    /// Purpose of the connection.
     pub purpose: Purpose,
 }
 
-/// What a connection to a node is for.
+/// Purpose of a connection to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Purpose {
     /// Transactions of clients, one after the other: [`Request`] and [`Reply`]. The node begins with [`Reply::Welcome`].
@@ -49,7 +49,7 @@ pub enum Purpose {
     },
 }
 
-/// What runs a statement.
+/// A statement with its values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The text of one statement in PostgreSQL's SQL.
@@ -280,7 +280,7 @@ pub struct State {
     pub evicted: u64,
 }
 
-/// What a subscriber gets.
+/// A message to a subscriber.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ship {
     /// One write set, encoded.
@@ -296,7 +296,7 @@ pub enum Ship {
     Pages(Vec<(u32, Version, Vec<u8>)>),
     /// The copy is whole, at this version.
     Whole(Version),
-    /// It cannot be done: why.
+    /// Nothing is shipped, for this reason.
     Refused(String),
 }
 
