@@ -38,11 +38,14 @@ pub(crate) fn serving(design: &str, replicas: usize, lines: &str) -> (Serving, C
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     eventually("reads that may leave", || console.stays("postgres").is_empty());
     for replica in 1..=replicas {
+        let tables = || serving.servers.replica(replica - 1).query("postgres", "SELECT FROM quiet");
+        eventually("the tables at the replica", || tables().is_ok_and(|rows| !rows.is_empty()));
         shows_all(&mut console, replica);
     }
     (serving, console, url)
 }
 
+/// Waits until the replica shows all that Consort has decoded. Commits that were answered a moment ago may be missing.
 pub(crate) fn shows_all(console: &mut Console, replica: usize) {
     eventually("a replica that is fed", || {
         let feed = console.feed(&format!("replica{replica}"), "postgres");

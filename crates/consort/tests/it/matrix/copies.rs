@@ -2,9 +2,10 @@
 //! has its cause, which must be a known one.
 
 use local_cluster::Node;
+use testkit::Scratch;
 
 use crate::fixture::eventually;
-use crate::load::{Console, Feed};
+use crate::load::{Client, Console, Feed};
 
 /// Causes of copies of a logical replica: a statement, or none if the cause has no number, and the reported
 /// reason. Each costs a copy of the whole database, and needs its reason here. A listed statement may reach
@@ -32,11 +33,23 @@ pub(super) struct Copies {
     in_block: bool,
     /// Causes of further copies, and the last statement by then.
     anew: Vec<(String, &'static str)>,
+    /// Number of the newest mark, see [`Copies::wait_until_shown`].
+    mark: u32,
 }
 
+/// The newest mark at a node.
+const MARK: &str = "SELECT obj_description('public'::regnamespace, 'pg_namespace')";
+
 impl Copies {
-    /// A statement ran. While a copy is made nothing else does: it would be in the copy's way.
-    pub(super) fn behind(&mut self, statement: &'static str, primary: &Node, console: &mut Console) {
+    /// A statement ran. While a copy is made nothing else does: it would be in the copy's way. So a statement that
+    /// may cause one is waited for.
+    pub(super) fn behind(
+        &mut self,
+        statement: &'static str,
+        servers: &Scratch,
+        client: &mut Client,
+        console: &mut Console,
+    ) {
         match statement.split(' ').next() {
             Some("BEGIN") => self.in_block = true,
             Some("COMMIT") => self.in_block = false,
@@ -44,9 +57,12 @@ impl Copies {
             _ => {}
         }
         if may_define(statement)
-            && let Some(next) = next_transaction(primary)
+            && let Some(next) = next_transaction(servers.primary())
         {
             self.ran.push((next, statement));
+        }
+        if KNOWN.iter().any(|(known, _)| *known == Some(statement)) {
+            return self.wait_until_shown(client, servers.replica(0), console);
         }
         let feed = self.look(console);
         if !self.in_block && matches!(feed.state.as_str(), "waiting" | "copying") {
@@ -54,7 +70,20 @@ impl Copies {
         }
     }
 
-    /// Waits until the replica shows all.
+    /// Waits until the replica shows all that the client has done. Consort may not have decoded the last commits
+    /// yet, and counts no versions of them. The replica shows a mark that is made now only with all commits before.
+    pub(super) fn wait_until_shown(&mut self, client: &mut Client, replica: &Node, console: &mut Console) {
+        self.mark += 1;
+        let mark = self.mark.to_string();
+        client.rows(&format!("COMMENT ON SCHEMA public IS '{mark}'")).expect("a mark");
+        eventually("a replica that shows the mark", || {
+            self.look(console).state == "serving"
+                && replica.query("postgres", MARK).is_ok_and(|rows| rows[0][0].as_ref() == Some(&mark))
+        });
+        self.wait_until_fed(console);
+    }
+
+    /// Waits until the replica shows all that Consort has decoded, and serves.
     pub(super) fn wait_until_fed(&mut self, console: &mut Console) {
         eventually("a replica that is fed", || {
             let feed = self.look(console);
