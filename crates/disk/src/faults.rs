@@ -1,12 +1,14 @@
 //! Faults that a test plans at the points that operations name.
 
 use std::collections::{HashMap, VecDeque};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::Point;
+use crate::memory::{Memory, Storage};
 use crate::power::Unsynced;
 
 /// A fault: the effect on an operation at a point.
@@ -86,6 +88,8 @@ impl Hold {
 pub struct Faults {
     points: Arc<Mutex<HashMap<String, AtPoint>>>,
     unsynced: Arc<Mutex<Unsynced>>,
+    /// Files of a disk in memory.
+    memory: Option<Memory>,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +114,17 @@ impl Faults {
     #[must_use]
     pub fn new() -> Faults {
         Faults::default()
+    }
+
+    /// No faults, for a disk whose files are in memory and last as long as these faults do.
+    #[must_use]
+    pub fn in_memory() -> Faults {
+        Faults { memory: Some(Memory::default()), ..Faults::default() }
+    }
+
+    /// The files of a disk in memory.
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        self.memory.as_ref()
     }
 
     /// The next operation at this point that no earlier plan is for meets this fault, once.
@@ -146,7 +161,10 @@ impl Faults {
     /// # Errors
     /// A file cannot be written.
     pub fn lose_power(&self, seed: u64) -> io::Result<()> {
-        locked(&self.unsynced).lose(seed)
+        locked(&self.unsynced).lose(seed, |path| match &self.memory {
+            Some(memory) => memory.open(path),
+            None => Ok(Storage::File(fs::OpenOptions::new().read(true).write(true).open(path)?)),
+        })
     }
 
     /// Meets what is planned at this point.

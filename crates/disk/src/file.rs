@@ -1,23 +1,22 @@
 //! Open files.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::faults::Allowed;
+use crate::memory::Storage;
 use crate::{Disk, Point};
 
 /// An open file, with positions given by its user. Reading meets no fault.
 #[derive(Debug)]
 pub struct File {
-    file: fs::File,
+    file: Storage,
     path: PathBuf,
     disk: Disk,
 }
 
 impl File {
-    pub(crate) fn new(file: fs::File, path: &Path, disk: &Disk) -> File {
+    pub(crate) fn new(file: Storage, path: &Path, disk: &Disk) -> File {
         File { file, path: path.to_owned(), disk: disk.clone() }
     }
 
@@ -32,7 +31,7 @@ impl File {
     /// # Errors
     /// The system's.
     pub fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        self.file.len()
     }
 
     /// Tells if the file has no bytes.

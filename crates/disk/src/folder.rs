@@ -2,22 +2,30 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::faults::Allowed;
+use crate::memory::{Memory, Storage};
 use crate::{Disk, File, Point};
 
 /// Keeps other processes from a folder until it is dropped or the process ends.
 #[derive(Debug)]
-pub struct Lock {
-    file: fs::File,
+pub struct Lock(Held);
+
+#[derive(Debug)]
+enum Held {
+    File(fs::File),
+    Memory(Memory, PathBuf),
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // A child process that is about to execute a program still shares the open file. Closing it here alone would keep
         // the folder locked for that moment. The lock ends with the process if this fails.
-        drop(self.file.unlock());
+        match &self.0 {
+            Held::File(file) => drop(file.unlock()),
+            Held::Memory(memory, path) => memory.unlock(path),
+        }
     }
 }
 
@@ -28,6 +36,9 @@ impl Disk {
     /// The system's, or the point's.
     pub fn create_folder(&self, point: Point, path: &Path) -> io::Result<()> {
         self.meet(point, path)?;
+        if self.memory().is_some() {
+            return Ok(());
+        }
         fs::create_dir_all(path)
     }
 
@@ -36,6 +47,9 @@ impl Disk {
     /// # Errors
     /// The system's.
     pub fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        if let Some(memory) = self.memory() {
+            return Ok(memory.list(path));
+        }
         let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
         let mut names: Vec<String> = names.filter_map(io::Result::transpose).collect::<io::Result<_>>()?;
         names.sort();
@@ -47,9 +61,12 @@ impl Disk {
     /// # Errors
     /// The system's.
     pub fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
+        if let Some(memory) = self.memory() {
+            return Ok(memory.lock(path).then(|| Lock(Held::Memory(memory.clone(), path.to_owned()))));
+        }
         let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { file })),
+            Ok(()) => Ok(Some(Lock(Held::File(file)))),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
@@ -61,7 +78,14 @@ impl Disk {
     /// The system's, or the point's.
     pub fn create(&self, point: Point, path: &Path) -> io::Result<File> {
         self.meet(point, path)?;
-        let file = fs::OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path)?;
+        let file = match self.memory() {
+            Some(memory) => memory.create(path),
+            None => {
+                let options =
+                    fs::OpenOptions::new().create(true).truncate(true).read(true).write(true).clone();
+                Storage::File(options.open(path)?)
+            }
+        };
         Ok(File::new(file, path, self))
     }
 
@@ -70,7 +94,7 @@ impl Disk {
     /// # Errors
     /// The system's.
     pub fn open(&self, path: &Path) -> io::Result<File> {
-        Ok(File::new(fs::OpenOptions::new().read(true).write(true).open(path)?, path, self))
+        self.opened(path, fs::OpenOptions::new().read(true).write(true))
     }
 
     /// Opens a file to read it.
@@ -78,7 +102,7 @@ impl Disk {
     /// # Errors
     /// The system's.
     pub fn open_to_read(&self, path: &Path) -> io::Result<File> {
-        Ok(File::new(fs::File::open(path)?, path, self))
+        self.opened(path, fs::OpenOptions::new().read(true))
     }
 
     /// Gives a file another name in its folder; a file that has it is replaced. It is on the disk when the folder is.
@@ -87,7 +111,10 @@ impl Disk {
     /// The system's, or the point's.
     pub fn rename(&self, point: Point, from: &Path, to: &Path) -> io::Result<()> {
         self.meet(point, from)?;
-        fs::rename(from, to)?;
+        match self.memory() {
+            Some(memory) => memory.rename(from, to)?,
+            None => fs::rename(from, to)?,
+        }
         if let Some(faults) = &self.faults {
             faults.unsynced().renamed(from, to);
         }
@@ -100,7 +127,10 @@ impl Disk {
     /// The system's, or the point's.
     pub fn remove(&self, point: Point, path: &Path) -> io::Result<()> {
         self.meet(point, path)?;
-        fs::remove_file(path)?;
+        match self.memory() {
+            Some(memory) => memory.remove(path)?,
+            None => fs::remove_file(path)?,
+        }
         if let Some(faults) = &self.faults {
             faults.unsynced().removed(path);
         }
@@ -113,7 +143,22 @@ impl Disk {
     /// The system's, or the point's. As after [`File::sync`], the caller must stop.
     pub fn sync_folder(&self, point: Point, path: &Path) -> io::Result<()> {
         self.meet(point, path)?;
+        if self.memory().is_some() {
+            return Ok(());
+        }
         fs::File::open(path)?.sync_all()
+    }
+
+    fn opened(&self, path: &Path, options: &fs::OpenOptions) -> io::Result<File> {
+        let storage = match self.memory() {
+            Some(memory) => memory.open(path)?,
+            None => Storage::File(options.open(path)?),
+        };
+        Ok(File::new(storage, path, self))
+    }
+
+    fn memory(&self) -> Option<&Memory> {
+        self.faults.as_ref()?.memory()
     }
 
     /// Meets what a test has planned for an operation that is done or not.

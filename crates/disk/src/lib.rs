@@ -11,6 +11,9 @@
 //! A disk with faults also knows which writes have not been synced, and can [lose](Faults::lose_power) an arbitrary part
 //! of them, by sectors of 512 bytes, as a machine does that loses power.
 //!
+//! A disk of [faults in memory](Faults::in_memory) makes no system call: simulations run thousands of lives of a ledger on
+//! it.
+//!
 //! # Invariants
 //!
 //! - A returned [`File::sync`] means that everything written to the file before is on the disk, with its length.
@@ -24,6 +27,7 @@
 mod faults;
 mod file;
 mod folder;
+mod memory;
 mod plan;
 mod power;
 

@@ -1,10 +1,10 @@
 //! Unsynced writes, so that a test can take them back.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use crate::memory::Storage;
 
 /// Bytes that a disk writes at once or not at all.
 const SECTOR: u64 = 512;
@@ -32,8 +32,8 @@ struct Sector {
 
 impl Unsynced {
     /// Notes the state before a change of these bytes; an empty range notes the length alone.
-    pub(crate) fn note(&mut self, path: &Path, file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
-        let length = file.metadata()?.len();
+    pub(crate) fn note(&mut self, path: &Path, file: &Storage, offset: u64, bytes: u64) -> io::Result<()> {
+        let length = file.len()?;
         let new = || UnsyncedFile { synced_length: length, sectors: BTreeMap::new() };
         let noted = self.files.entry(path.to_owned()).or_insert_with(new);
         if bytes == 0 {
@@ -48,10 +48,10 @@ impl Unsynced {
     }
 
     /// The file was synced: all of it is on the disk, but for what an earlier sync has failed to bring there.
-    pub(crate) fn synced(&mut self, path: &Path, file: &fs::File) -> io::Result<()> {
+    pub(crate) fn synced(&mut self, path: &Path, file: &Storage) -> io::Result<()> {
         let Some(noted) = self.files.get_mut(path) else { return Ok(()) };
         noted.sectors.retain(|_, sector| sector.is_dropped);
-        noted.synced_length = file.metadata()?.len();
+        noted.synced_length = file.len()?;
         if noted.sectors.is_empty() {
             self.files.remove(path);
         }
@@ -79,11 +79,11 @@ impl Unsynced {
 
     /// Gives each unsynced sector one of its states, or leaves it as it is. A file that was longer at the last sync, or is
     /// longer now, has either length.
-    pub(crate) fn lose(&mut self, seed: u64) -> io::Result<()> {
+    pub(crate) fn lose(&mut self, seed: u64, open: impl Fn(&Path) -> io::Result<Storage>) -> io::Result<()> {
         let mut random = Random(seed);
         for (path, noted) in std::mem::take(&mut self.files) {
-            let file = fs::OpenOptions::new().read(true).write(true).open(&path)?;
-            let length = file.metadata()?.len();
+            let file = open(&path)?;
+            let length = file.len()?;
             for (number, sector) in noted.sectors {
                 if let Some(state) = sector.states.get(random.below(sector.states.len() + 1)) {
                     file.write_all_at(state, number * SECTOR)?;
@@ -97,7 +97,7 @@ impl Unsynced {
 }
 
 /// A sector as it is, with zeros where the file has ended.
-fn read_sector(file: &fs::File, sector: u64) -> io::Result<Vec<u8>> {
+fn read_sector(file: &Storage, sector: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; SECTOR as usize];
     let mut read = 0;
     while read < bytes.len() {

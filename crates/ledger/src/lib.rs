@@ -65,9 +65,11 @@ pub use error::Error;
 pub use progress::Reached;
 pub use reader::Reader;
 pub use record::{RECORD_LIMIT, Record};
+pub use writer::Steps;
 
 use queue::Queue;
 use segment::Segments;
+use writer::Writer;
 
 /// Settings of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +152,28 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::open`].
     pub fn open_with(folder: &Path, disk: &Disk, options: Options) -> Result<(Ledger, Reader), Error> {
+        let (mut ledger, reader, writer) = Ledger::prepare(folder, disk, options)?;
+        let thread = writer::start(writer)
+            .map_err(|error| Error::unusable("cannot start the thread that writes", folder, &error))?;
+        ledger.writer = Some(thread);
+        Ok((ledger, reader))
+    }
+
+    /// Opens it without a thread, see [`Ledger::open`]: it writes when its [`Steps`] are told to. For simulations, in which one
+    /// thread does all in a known order.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`].
+    pub fn open_stepped(
+        folder: &Path,
+        disk: &Disk,
+        options: Options,
+    ) -> Result<(Ledger, Reader, Steps), Error> {
+        let (ledger, reader, writer) = Ledger::prepare(folder, disk, options)?;
+        Ok((ledger, reader, Steps::new(writer)))
+    }
+
+    fn prepare(folder: &Path, disk: &Disk, options: Options) -> Result<(Ledger, Reader, Writer), Error> {
         let (lock, recovered) = recovery::recover(folder, disk)?;
         let newest = recovered.newest;
         let shared = Arc::new(Shared {
@@ -160,10 +184,9 @@ impl Ledger {
             forgotten: Arc::new(progress::Progress::new(0)),
             tally: counters::Tally::default(),
         });
-        let writer = writer::start(Arc::clone(&shared), folder, options, recovered.tail)
-            .map_err(|error| Error::unusable("cannot start the thread that writes", folder, &error))?;
+        let writer = Writer::new(Arc::clone(&shared), folder, options, recovered.tail);
         let reader = Reader::new(Arc::clone(&shared), 0);
-        Ok((Ledger { shared, writer: Some(writer), _lock: lock }, reader))
+        Ok((Ledger { shared, writer: None, _lock: lock }, reader, writer))
     }
 
     /// Appends a record. The version must follow the newest; the first record of an empty ledger may have any from 1 on.

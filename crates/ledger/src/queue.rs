@@ -84,6 +84,12 @@ impl Queue {
         self.wake(state);
     }
 
+    /// Whether something waits for the writer.
+    pub(crate) fn has_work(&self) -> bool {
+        let state = self.state();
+        !state.work.group.is_empty() || state.forgets || state.work.is_last
+    }
+
     /// The writer is to end after what waits.
     pub(crate) fn stop(&self) {
         let mut state = self.state();

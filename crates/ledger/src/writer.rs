@@ -29,17 +29,49 @@ pub(crate) struct Tail {
 }
 
 /// Starts the thread.
-pub(crate) fn start(
-    shared: Arc<Shared>,
-    folder: &Path,
-    options: Options,
-    tail: Option<Tail>,
-) -> io::Result<JoinHandle<()>> {
-    let writer = Writer { shared, folder: folder.to_owned(), options, tail };
+pub(crate) fn start(writer: Writer) -> io::Result<JoinHandle<()>> {
     Builder::new().name("ledger".to_owned()).spawn(move || writer.run())
 }
 
-struct Writer {
+/// The writer of a ledger that has no thread: its owner says when it works. Dropped, the ledger is closed, and what waits is
+/// never written.
+#[derive(Debug)]
+pub struct Steps {
+    writer: Writer,
+    ended: Ended,
+}
+
+impl Steps {
+    pub(crate) fn new(writer: Writer) -> Steps {
+        let ended = Ended(Arc::clone(&writer.shared));
+        Steps { writer, ended }
+    }
+
+    /// Whether something waits for the writer.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.writer.shared.queue.has_work()
+    }
+
+    /// Writes what waits, as one group, and makes it durable; forgets what is to be forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Failed`]. The ledger has ended then.
+    pub fn step(&mut self) -> Result<(), Error> {
+        if !self.has_work() {
+            return Ok(());
+        }
+        let mut work = self.writer.shared.queue.take(Vec::new());
+        let done = self.writer.work(&mut work);
+        if let Err(error) = &done {
+            self.ended.tell(error);
+        }
+        done
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer {
     shared: Arc<Shared>,
     folder: PathBuf,
     options: Options,
@@ -48,6 +80,7 @@ struct Writer {
 }
 
 /// Fails all futures and later calls when the thread ends, also if it panics.
+#[derive(Debug)]
 struct Ended(Arc<Shared>);
 
 impl Ended {
@@ -65,6 +98,10 @@ impl Drop for Ended {
 }
 
 impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, folder: &Path, options: Options, tail: Option<Tail>) -> Writer {
+        Writer { shared, folder: folder.to_owned(), options, tail }
+    }
+
     /// Works until the ledger is dropped, or until something fails.
     fn run(mut self) {
         let ended = Ended(Arc::clone(&self.shared));

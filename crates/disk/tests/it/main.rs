@@ -270,3 +270,25 @@ fn abort_ends_the_process_before_the_operation() {
     assert_eq!(output.status.code(), None, "a signal has ended it");
     assert_eq!(read(&folder.join("a")), b"1");
 }
+
+#[test]
+fn files_in_memory_behave_as_files() {
+    let disk = Disk::with_faults(&Faults::in_memory());
+    let (folder, path) = (Path::new("/nowhere"), Path::new("/nowhere/one"));
+    disk.create_folder("test.folder", folder).expect("it can be made");
+    assert_eq!(disk.open(path).expect_err("nothing is there").kind(), ErrorKind::NotFound);
+    let file = synced(&disk, path, b"abc");
+    file.write_at("test.write", b"z", 5).expect("it can be written");
+    file.set_len("test.cut", 7).expect("it can be extended");
+    let mut bytes = [9; 8];
+    assert_eq!(file.read_at(&mut bytes, 1).expect("it can be read"), 6);
+    assert_eq!(bytes, *b"bc\0\0z\0\x09\x09");
+    disk.rename("test.rename", path, &folder.join("two")).expect("it is there");
+    assert_eq!(disk.list(folder).expect("names"), ["two"]);
+    disk.remove("test.remove", &folder.join("two")).expect("it is there");
+    assert!(disk.list(folder).expect("names").is_empty() && !path.exists());
+    let lock = disk.lock(path).expect("it can be locked");
+    assert!(lock.is_some() && disk.lock(path).expect("it can be asked").is_none());
+    drop(lock);
+    assert!(disk.lock(path).expect("it can be locked").is_some());
+}

@@ -9,3 +9,4 @@ mod futures;
 mod kill;
 mod power_loss;
 mod reading;
+mod steps;
