@@ -1,31 +1,25 @@
-//! The applier of one database at one node: it brings there what other nodes have committed, in the order of the versions,
-//! and what a session of this node could not commit itself. Its connection fires no triggers.
-//!
-//! ```text
-//!    visible  <-  next  ...  durable
-//!                 a version that a session commits here: wait for it
-//!                 else: this one and those that follow it, in one transaction
-//! ```
+//! The applier of one database at one node, at PostgreSQL: what [`certified_flow::follow`] needs of a node. Its connection
+//! fires no triggers.
 
 use crate::blockers::{self, Failure};
-use crate::database::Database;
+use crate::database::{Database, Site};
 use crate::install;
 use crate::node_connection::{Connections, SILENT, Trouble, answered, first, reach, said};
 use crate::record::Record;
 use crate::script::{Way, transaction};
-use crate::site::Site;
+use crate::timer::Clock;
+use certified_flow::{Node, follow};
 use history::Version;
 use postgres::address::{Address, Control};
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// Between two attempts to reach a node.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// Log lines about a node that stays away come no more often.
 const SAY_EVERY: Duration = Duration::from_secs(10);
-/// An idle node is asked for a sign of life this often.
-const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// How often is looked whether an earlier applier has ended.
 const GONE_EVERY: Duration = Duration::from_millis(10);
 
@@ -43,10 +37,11 @@ const PASS: &str = "SELECT consort.pass_columns()";
 
 /// Applies for ever.
 pub(crate) async fn run(database: Rc<Database>, site: Rc<Site>) {
+    // The last life of the server in which it has caught up.
     let mut life = None;
     let mut said: Option<Instant> = None;
     loop {
-        let Err(why) = serve(&database, &site, &mut life).await else { return };
+        let Err(why) = serve(&database, &site, &mut life).await;
         let node = &database.options.nodes[site.number].name;
         let is_new = said.is_none_or(|said| said.elapsed() > SAY_EVERY);
         if is_new || site.is_up() {
@@ -61,7 +56,11 @@ pub(crate) async fn run(database: Rc<Database>, site: Rc<Site>) {
     }
 }
 
-async fn serve(database: &Rc<Database>, site: &Rc<Site>, life: &mut Option<String>) -> Result<(), Trouble> {
+async fn serve(
+    database: &Rc<Database>,
+    site: &Rc<Site>,
+    life: &mut Option<String>,
+) -> Result<Infallible, Trouble> {
     let address = database.options.nodes[site.number].address.with_database(&database.name);
     let connections = connect(&address, database).await?;
     if life.is_none() {
@@ -69,44 +68,59 @@ async fn serve(database: &Rc<Database>, site: &Rc<Site>, life: &mut Option<Strin
     }
     install::install(&connections.applies, database, site).await?;
     let incarnation = first(&connections.looks, INCARNATION).await?;
-    let restarted = life.as_ref() != Some(&incarnation);
-    *life = Some(incarnation.clone());
-    let shown: u64 = first(&connections.looks, "SELECT coalesce(max(version), 0) FROM consort.version")
-        .await?
-        .parse()
-        .map_err(|_| "the node reports no version".to_owned())?;
-    let shown = Version::new(shown);
-    if shown > database.newest() {
-        return Err(format!(
-            "the node shows {shown}, which the ledger does not have (newest {})",
-            database.newest()
-        ));
+    let mut node = FollowingNode { connections, database, site, incarnation, caught_up: life };
+    follow(&database.order, site, &mut node, database.options.engines.group()).await
+}
+
+/// A node with the connections of its applier.
+struct FollowingNode<'a> {
+    connections: Connections,
+    database: &'a Database,
+    site: &'a Site,
+    incarnation: String,
+    /// The last life of the server in which it has caught up.
+    caught_up: &'a mut Option<String>,
+}
+
+impl Node for FollowingNode<'_> {
+    type WriteSet = Record;
+    type Timer = Clock;
+
+    fn timer(&self) -> Clock {
+        Clock
     }
-    site.comes_up(shown, restarted.then_some(incarnation));
-    let newest = database.newest();
-    let mut catches_up = true;
-    loop {
-        if catches_up && site.visible() >= newest {
-            catches_up = false;
-            if restarted {
-                connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
-            }
-            site.serves();
-            let (node, version) = (&database.options.nodes[site.number].name, site.visible());
-            tracing::info!(node, database = database.name, %version, "a node follows");
+
+    fn life(&self) -> String {
+        self.incarnation.clone()
+    }
+
+    async fn shown(&mut self) -> Result<Version, Trouble> {
+        let shown =
+            first(&self.connections.looks, "SELECT coalesce(max(version), 0) FROM consort.version").await?;
+        shown.parse().map(Version::new).map_err(|_| "the node reports no version".to_owned())
+    }
+
+    async fn caught_up(&mut self) -> Result<(), Trouble> {
+        if self.caught_up.as_ref() != Some(&self.incarnation) {
+            self.connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
+            *self.caught_up = Some(self.incarnation.clone());
         }
-        let work = timeout(ALIVE_EVERY, site.until(|site| database.has_work(site, site.visible().next())));
-        if work.await.is_err() {
-            first(&connections.looks, "SELECT 1").await?;
-            continue;
-        }
-        let next = site.visible().next();
-        let records = database.records_for(site, next, database.options.engines.group())?;
-        let Some((last, _)) = records.last() else { continue };
-        end_suspects(&connections, site).await?;
+        let (node, version) = (&self.database.options.nodes[self.site.number].name, self.site.visible());
+        tracing::info!(node, database = self.database.name, %version, "a node follows");
+        Ok(())
+    }
+
+    async fn is_alive(&mut self) -> Result<(), Trouble> {
+        first(&self.connections.looks, "SELECT 1").await.map(drop)
+    }
+
+    async fn end_suspects(&mut self) -> Result<(), Trouble> {
+        end_suspects(&self.connections, self.site).await
+    }
+
+    async fn apply(&mut self, records: &[(Version, Rc<Record>)]) -> Result<(), Trouble> {
         let borrowed: Vec<_> = records.iter().map(|(version, record)| (*version, &**record)).collect();
-        apply(&connections, site, &borrowed).await?;
-        site.shows(*last);
+        apply(&self.connections, self.site, &borrowed).await
     }
 }
 

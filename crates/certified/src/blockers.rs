@@ -1,8 +1,8 @@
 //! Transactions in an applier's way: a record that is certified comes before every transaction that is not. The backend that
 //! applies is watched by another connection, and transactions that hold what it needs are ended.
 
+use crate::database::Site;
 use crate::node_connection::{ANSWER_LIMIT, Connections, SILENT, Trouble, said};
-use crate::site::Site;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};

@@ -1,9 +1,9 @@
 //! Objects of a database at a node: the capture of write sets, and which of how many nodes it is.
 
 use crate::database::Database;
+use crate::database::Site;
 use crate::node_connection::{first, said};
 use crate::script::literal;
-use crate::site::Site;
 use postgres::address::Control;
 
 /// The schema, the triggers and their functions.
@@ -29,7 +29,7 @@ pub(crate) async fn install(control: &Control, database: &Database, site: &Site)
          SELECT consort.take_place({}, {}); DELETE FROM consort.permits; COMMIT",
         literal(&database.secret),
         site.number,
-        database.sites.len()
+        database.order.sites.len()
     );
     let installed = control.batch_execute(&text).await;
     if installed.is_err() {

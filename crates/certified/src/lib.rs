@@ -23,7 +23,6 @@
 
 mod applier;
 mod blockers;
-mod claim;
 mod database;
 mod engine;
 mod install;
@@ -31,13 +30,12 @@ mod node_connection;
 mod notes;
 mod options;
 mod placement;
-mod recent;
 mod record;
 mod script;
 mod session;
-mod site;
 mod statement;
+mod timer;
 
+pub use certified_flow::State;
 pub use options::{Engines, NodeOptions, Options};
 pub use placement::{Cluster, Entrance, Shown};
-pub use site::State;

@@ -2,11 +2,12 @@
 
 use crate::applier;
 use crate::database::Database;
+use crate::database::Site;
 use crate::engine::Engine;
 use crate::options::Options;
 use crate::session::{Beginning, Session};
-use crate::site::{Site, State};
 use crate::statement::is_utf8;
+use certified_flow::State;
 use config::Config;
 use conn::log_in::{Refusal, Wish, log_in, refuse};
 use conn::random;
@@ -79,17 +80,18 @@ impl Cluster {
     /// Each open database at each node.
     pub fn shown(&self) -> Vec<Shown> {
         let databases = self.databases.borrow();
-        let each =
-            databases.values().flat_map(|database| database.sites.iter().map(move |site| (database, site)));
+        let each = databases
+            .values()
+            .flat_map(|database| database.order.sites.iter().map(move |site| (database, site)));
         each.map(|(database, site)| Shown {
             node: self.options.nodes[site.number].name.clone(),
             database: database.name.clone(),
             state: site.state(),
             version: site.visible(),
-            newest: database.newest(),
+            newest: database.order.newest(),
             sessions: site.sessions(),
-            conflicts: database.conflicts(),
-            syncs: database.counters().syncs,
+            conflicts: database.order.conflicts(),
+            syncs: database.order.counters().syncs,
         })
         .collect()
     }
@@ -106,7 +108,7 @@ impl Cluster {
     pub async fn until_tried(&self, name: &str) {
         let database = self.databases.borrow().get(name).cloned();
         if let Some(database) = database {
-            for site in &database.sites {
+            for site in &database.order.sites {
                 site.until(Site::was_tried).await;
             }
         }
@@ -129,13 +131,13 @@ impl Cluster {
         }
         let database = Rc::new(Database::open(name, self.options.clone())?);
         self.databases.borrow_mut().insert(name.to_owned(), database.clone());
-        for site in &database.sites {
+        for site in &database.order.sites {
             spawn_local(applier::run(database.clone(), site.clone()));
         }
         spawn_local(forget(database.clone()));
         let (cluster, watched) = (self.clone(), database.clone());
         spawn_local(async move {
-            let why = watched.failed().await;
+            let why = watched.order.failed().await;
             *cluster.failed.borrow_mut() =
                 Some(format!("the ledger of database {} has failed: {why}", watched.name));
             cluster.fails.notify_waiters();
@@ -146,13 +148,13 @@ impl Cluster {
     /// The node with the fewest sessions among those that take some.
     async fn place(&self, database: &Database, not: &[usize]) -> Option<Rc<Site>> {
         let takes = |site: &&Rc<Site>| site.is_up() && !not.contains(&site.number);
-        let chosen = || database.sites.iter().filter(takes).min_by_key(|site| site.sessions()).cloned();
+        let chosen = || database.order.sites.iter().filter(takes).min_by_key(|site| site.sessions()).cloned();
         let wait = async {
             loop {
                 if let Some(site) = chosen() {
                     return site;
                 }
-                let others = database.sites.iter().filter(|site| !not.contains(&site.number));
+                let others = database.order.sites.iter().filter(|site| !not.contains(&site.number));
                 let any: Vec<_> = others.map(|site| Box::pin(site.until(|site| site.is_up()))).collect();
                 if any.is_empty() {
                     std::future::pending::<()>().await;
@@ -332,12 +334,13 @@ async fn first_of(mut all: Vec<std::pin::Pin<Box<impl Future<Output = ()>>>>) {
 async fn forget(database: Rc<Database>) {
     loop {
         sleep(FORGET_EVERY).await;
-        for site in database.sites.iter().filter(|site| site.is_up() && site.visible() > site.flushed()) {
+        for site in database.order.sites.iter().filter(|site| site.is_up() && site.visible() > site.flushed())
+        {
             if let Err(why) = applier::flush(&database, site).await {
                 tracing::debug!(why, "a node could not be flushed");
             }
         }
-        database.forget();
+        database.order.forget();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Record of a transaction at its version: the items of its footprint, and its effects.
 
+use certified_flow::WriteSet;
 use certifier::{Item, Mode};
 use serde::{Deserialize, Serialize};
 
@@ -168,23 +169,23 @@ impl Record {
         }
         Record { items: items.into_iter().map(packed).collect(), effects }
     }
+}
 
-    /// Its footprint.
-    pub(crate) fn items(&self) -> Vec<Item> {
+impl WriteSet for Record {
+    fn items(&self) -> Vec<Item> {
         self.items.iter().map(|&(id, mode)| Item::new(id, unpacked(mode))).collect()
     }
 
-    /// The bytes that the ledger keeps.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("plain data")
     }
 
-    /// The record of these bytes.
-    ///
-    /// # Errors
-    /// They are those of no record.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Result<Record, postcard::Error> {
-        postcard::from_bytes(bytes)
+    fn of_bytes(bytes: &[u8]) -> Result<Record, String> {
+        postcard::from_bytes(bytes).map_err(|error| error.to_string())
     }
 }
 

@@ -1,22 +1,19 @@
-//! The life of a commit: capture, decide, make durable, predecessors, commit (Elnikety, Dropsho and Pedone, "Tashkent",
-//! sections 3 to 5).
+//! The side of a session at PostgreSQL in the flow of a commit: see [`certified_flow::commit_certified`].
 
 use super::node_session::NodeSession;
-use super::{Done, Run, SERIALIZATION_FAILURE, framed};
-use crate::database::Conflict;
+use super::{Done, Gone, Run, SERIALIZATION_FAILURE, framed};
+use crate::database::Site;
 use crate::engine::Command;
-use crate::notes::Notes;
+use crate::notes::{Notes, Shapes};
 use crate::options::Engines;
 use crate::record::Record;
+use crate::timer::Clock;
+use certified_flow::{Claim, Conflict, HANG_LIMIT, NotCommitted, Order, Session};
 use history::Version;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
 use tokio::time::timeout;
 use wire::{Asks, Problem, Status};
-
-/// A node that shows nothing new for so long leaves the acknowledgement path: what is durable is committed.
-const HANG_LIMIT: Duration = Duration::from_secs(5);
 
 /// Commands of a capture.
 const CAPTURE: [fn() -> Command; 3] = [Command::certifies, Command::immediate, Command::notes];
@@ -30,40 +27,50 @@ impl NodeSession {
 
     /// The whole life of a commit. Afterwards no transaction is open.
     pub(super) async fn commit_certified(&mut self) -> Run<Done> {
-        // Execute what was deferred, and capture the write set.
-        let record = match self.capture().await? {
-            Ok(Some(record)) => record,
-            Ok(None) => return self.commit_unversioned().await,
-            Err(error) => return self.abandon(error).await,
-        };
-        if record.effects.is_empty() {
-            return self.commit_locks(&record).await;
-        }
-        // Decide. A transaction that must go has no version, one that has a version never goes.
-        self.gives_way_to_the_catalog();
-        if self.claim.is_doomed() {
-            return self.abandon(framed(&super::lost())).await;
-        }
-        let certified = self.database.certify(self.claim.start.get(), record, &self.site);
-        let (version, durable) = match certified {
-            Ok(certified) => certified,
-            Err(conflict) => return self.abandon_for(conflict).await,
-        };
-        self.claim.certified(version);
-        // Make durable. A ledger that has failed ends the process, which finds out at its next start what is committed.
-        if let Err(error) = durable.await {
-            return Err(super::Gone::Node(format!("the ledger has failed: {error}")));
-        }
-        self.database.published();
-        // Predecessors, then the commit with its version in it; else the applier does it.
-        self.publish(version).await;
-        self.database.acknowledges(version);
-        self.promise.last = version;
-        self.ended();
-        Ok(Ok(()))
+        certified_flow::commit_certified(self).await
     }
 
-    /// Returns the write set of the transaction; `None`: nothing. The error is the server's.
+    /// The write set as the notes have it; `None`: the rows must be read.
+    async fn noted(&mut self, text: &str) -> Run<Option<Record>> {
+        let Some(notes) = Notes::of(text) else { return Ok(None) };
+        let unknown: BTreeSet<i64> = {
+            let known = self.site.of_life.borrow();
+            notes.shapes().filter(|shape| !known.contains_key(shape)).collect()
+        };
+        for shape in unknown {
+            let answer = self.engine.ask(&[Command::shape(shape)]).await?;
+            let text = answer.values.into_iter().next_back().flatten();
+            if let Some(known) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+                self.site.of_life.borrow_mut().insert(shape, Rc::new(known));
+            }
+        }
+        Ok(notes.record(&self.site.of_life.borrow()).filter(|record| !record.effects.is_empty()))
+    }
+}
+
+impl Session for NodeSession {
+    type WriteSet = Record;
+    type Life = Shapes;
+    type Refusal = Vec<u8>;
+    type Gone = Gone;
+    type Timer = Clock;
+
+    fn timer(&self) -> Clock {
+        Clock
+    }
+
+    fn order(&self) -> &Order<Record, Shapes> {
+        &self.database.order
+    }
+
+    fn site(&self) -> &Rc<Site> {
+        &self.site
+    }
+
+    fn claim(&self) -> &Rc<Claim> {
+        &self.claim
+    }
+
     async fn capture(&mut self) -> Run<Result<Option<Record>, Vec<u8>>> {
         let mut commands: Vec<Command> = self
             .transaction
@@ -94,115 +101,34 @@ impl NodeSession {
         }))
     }
 
-    /// The write set as the notes have it; `None`: the rows must be read.
-    async fn noted(&mut self, text: &str) -> Run<Option<Record>> {
-        let Some(notes) = Notes::of(text) else { return Ok(None) };
-        let unknown: BTreeSet<i64> = {
-            let known = self.site.shapes.borrow();
-            notes.shapes().filter(|shape| !known.contains_key(shape)).collect()
-        };
-        for shape in unknown {
-            let answer = self.engine.ask(&[Command::shape(shape)]).await?;
-            let text = answer.values.into_iter().next_back().flatten();
-            if let Some(known) = text.and_then(|text| serde_json::from_str(&text).ok()) {
-                self.site.shapes.borrow_mut().insert(shape, Rc::new(known));
-            }
-        }
-        Ok(notes.record(&self.site.shapes.borrow()).filter(|record| !record.effects.is_empty()))
-    }
-
-    /// Commits what has no place in the order: nothing was written that other nodes have.
-    async fn commit_unversioned(&mut self) -> Run<Done> {
-        let answer = self.engine.ask(&[Command::commit()]).await?;
-        match answer.error {
-            Some(error) => self.abandon(error).await,
-            None => {
-                self.ended();
-                Ok(Ok(()))
-            }
-        }
-    }
-
-    /// Commits a transaction that has locked and written nothing: it must not have overlooked anything.
-    async fn commit_locks(&mut self, record: &Record) -> Run<Done> {
-        match self.database.conflict(self.claim.start.get(), record) {
-            Some(conflict) => self.abandon_for(conflict).await,
-            None => self.commit_unversioned().await,
-        }
-    }
-
-    /// The next transaction waits for what this one has met: else it would meet that again.
-    async fn abandon_for(&mut self, conflict: Conflict) -> Run<Done> {
-        if let Conflict::With(version) = conflict {
-            self.promise.last = self.promise.last.max(version);
-        }
-        self.abandon(framed(&refused(conflict))).await
-    }
-
-    async fn abandon(&mut self, error: Vec<u8>) -> Run<Done> {
-        self.roll_back().await?;
-        Ok(Err(error))
-    }
-
     /// A command that changes the catalog is alone in the order, and may wait for this transaction's locks. What began before
     /// it is refused anyway.
-    fn gives_way_to_the_catalog(&self) {
+    fn gives_way(&self) {
         if !self.transaction.is_alone && self.database.catalog.try_read().is_err() {
             self.claim.doom();
         }
     }
 
-    /// Commits at this node, behind all earlier versions. Whatever goes wrong here, the transaction is committed: the
-    /// applier brings its record.
-    async fn publish(&mut self, version: Version) {
-        let site = self.site.clone();
-        let before = Version::new(version.get() - 1);
-        let turn = timeout(HANG_LIMIT, site.until(|site| site.visible() >= before)).await;
-        let committed = match turn {
-            Err(_) => Ok(Err("the versions before it are not shown".to_owned())),
-            Ok(()) => self.commit_here(version).await,
-        };
-        let why = match committed {
-            Ok(Ok(())) => {
-                site.shows(version);
-                return self.flush_together().await;
-            }
-            Ok(Err(why)) => {
-                if !matches!(timeout(HANG_LIMIT, self.undo()).await, Ok(Ok(()))) {
-                    self.node_lost = Some("the node does not answer".to_owned());
-                }
-                why
-            }
-            Err(why) => {
-                self.node_lost = Some(why.clone());
-                why
-            }
-        };
-        if self.node_lost.is_some() {
-            // Its transaction may still be open, and its COMMIT on the way.
-            site.suspects(self.claim.pid.get());
-        }
-        site.gives_up(version);
-        tracing::info!(%version, why, "the applier commits what its session could not");
-        let _ = timeout(HANG_LIMIT, site.until(|site| site.visible() >= version)).await;
+    async fn commit(&mut self) -> Run<Done> {
+        let answer = self.engine.ask(&[Command::commit()]).await?;
+        Ok(answer.error.map_or(Ok(()), Err))
     }
 
-    /// The COMMIT itself. The inner error: the transaction is undone; the outer one: the connection is lost.
-    async fn commit_here(&mut self, version: Version) -> Result<Result<(), String>, String> {
+    async fn commit_at(&mut self, version: Version) -> Result<(), NotCommitted> {
         let commands = [Command::commit_at(version.get()), Command::commit()];
         match timeout(HANG_LIMIT, self.engine.ask(&commands)).await {
-            Err(_) => Err(format!("no answer within {HANG_LIMIT:?}")),
-            Ok(Err(error)) => Err(error.to_string()),
-            Ok(Ok(answer)) => Ok(match answer.error {
+            Err(_) => Err(NotCommitted::Lost(format!("no answer within {HANG_LIMIT:?}"))),
+            Ok(Err(error)) => Err(NotCommitted::Lost(error.to_string())),
+            Ok(Ok(answer)) => match answer.error {
                 None if self.status() == Status::Idle => Ok(()),
-                None => Err("the server has not committed".to_owned()),
-                Some(error) => Err(super::sqlstate(&error)),
-            }),
+                None => Err(NotCommitted::Refused("the server has not committed".to_owned())),
+                Some(error) => Err(NotCommitted::Refused(super::sqlstate(&error))),
+            },
         }
     }
 
     /// Sessions whose commits are in memory bring them to the disk together.
-    async fn flush_together(&mut self) {
+    async fn flush(&mut self) {
         if self.database.options.engines != Engines::FlushedTogether {
             return;
         }
@@ -211,6 +137,38 @@ impl NodeSession {
             Ok(Err(error)) => self.node_lost = Some(error.to_string()),
             Err(_) => self.node_lost = Some(format!("no answer within {HANG_LIMIT:?}")),
         }
+    }
+
+    async fn undo(&mut self) -> Run<()> {
+        self.roll_back_open().await
+    }
+
+    fn ended(&mut self) {
+        self.forget_transaction();
+    }
+
+    fn promises(&mut self, version: Version) {
+        self.promise.last = self.promise.last.max(version);
+    }
+
+    fn loses_node(&mut self, why: String) {
+        self.node_lost = Some(why);
+    }
+
+    fn given_up(&self, version: Version, why: &str) {
+        tracing::info!(%version, why, "the applier commits what its session could not");
+    }
+
+    fn doomed(&self) -> Vec<u8> {
+        framed(&super::lost())
+    }
+
+    fn refused(&self, conflict: Conflict) -> Vec<u8> {
+        framed(&refused(conflict))
+    }
+
+    fn ledger_failed(&self, error: &ledger::Error) -> Gone {
+        Gone::Node(format!("the ledger has failed: {error}"))
     }
 }
 
@@ -228,7 +186,7 @@ fn refused(conflict: Conflict) -> Problem {
         )
         .hint("The transaction took too long. Run it again."),
         Conflict::TooLarge => {
-            let limit = crate::database::RECORD_LIMIT_BYTES >> 20;
+            let limit = certified_flow::RECORD_LIMIT_BYTES >> 20;
             Problem::error("54000", format!("the transaction changes more than {limit} MB"))
                 .hint("Change the rows in several transactions.")
         }

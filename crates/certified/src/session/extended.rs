@@ -132,7 +132,7 @@ impl Session {
         let outcome = self.relay(Before::Messages(ANSWERS), true).await?;
         let error = outcome.error.map(|error| self.node.said(error));
         self.node.engine.answer().await?;
-        self.node.ended();
+        self.node.forget_transaction();
         Ok(error.map_or(Ok(()), Err))
     }
 

@@ -12,11 +12,11 @@ mod node_session;
 mod relay;
 mod simple;
 
-use crate::claim::Cancellation;
 use crate::database::Database;
+use crate::database::Site;
 use crate::engine::{Engine, LONGEST};
-use crate::site::Site;
 use crate::statement::{Class, Statement};
+use certified_flow::Cancellation;
 use conn::peer::{Peer, malformation};
 use conn::registry::{Leave, Registry, Seat};
 use history::Consistency;

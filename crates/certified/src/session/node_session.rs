@@ -1,15 +1,14 @@
 //! The transaction of a session at its node: what is open there, what it was promised, and how it ends without a commit.
 
 use super::{Block, Done, Gone, Run, framed, lost, sqlstate};
-use crate::claim::Claim;
 use crate::database::Database;
+use crate::database::Site;
 use crate::engine::{Answer, Command, Engine};
 use crate::options::Engines;
-use crate::site::Site;
 use crate::statement::{Class, Refusal, Statement};
+use certified_flow::{Behind, Claim};
 use history::{Consistency, Version};
 use std::rc::Rc;
-use tokio::time::timeout;
 use wire::{Problem, Status};
 
 /// A ROLLBACK is sent so often at most.
@@ -73,7 +72,7 @@ impl NodeSession {
             captured: None,
         };
         // A new session sees every commit that was acknowledged before its log-in.
-        let last = database.acknowledged();
+        let last = database.order.promised();
         let promise = Promise { consistency, default: consistency, last, told: false };
         NodeSession { engine, database, site, claim, transaction, promise, node_lost: None }
     }
@@ -109,14 +108,14 @@ impl NodeSession {
     /// The transaction has to go for another one: its locks are released, and the server refuses what comes in it.
     pub(super) async fn lose(&mut self) -> Run<()> {
         self.transaction.lost = Some(lost());
-        self.undo().await?;
+        self.roll_back_open().await?;
         self.engine.ask(&[Command::begin(), Command::fail()]).await?;
         self.claim.end();
         Ok(())
     }
 
     /// No transaction is open any more.
-    pub(super) fn ended(&mut self) {
+    pub(super) fn forget_transaction(&mut self) {
         self.transaction.block = Block::None;
         self.transaction.is_fresh = true;
         self.transaction.locks.clear();
@@ -128,7 +127,7 @@ impl NodeSession {
     /// The block follows from what the server says.
     pub(super) fn follow(&mut self) {
         match (self.engine.status, self.transaction.block) {
-            (Status::Idle, Block::Implicit | Block::Explicit) => self.ended(),
+            (Status::Idle, Block::Implicit | Block::Explicit) => self.forget_transaction(),
             (Status::InBlock | Status::Failed, Block::None) => {
                 self.transaction.block = Block::Explicit;
                 self.claim.begin(self.site.visible());
@@ -143,27 +142,16 @@ impl NodeSession {
             // Nothing is locked yet: a command that changes the catalog goes first.
             drop(self.database.catalog.read().await);
         }
-        let wanted = match self.promise.consistency {
-            Consistency::Weak => Version::ZERO,
-            Consistency::Session => self.promise.last,
-            // A bound on the age is kept by no age at all.
-            Consistency::Strong | Consistency::Bounded(_) | Consistency::Primary => {
-                self.database.acknowledged()
-            }
-        };
-        if self.site.visible() < wanted {
-            let limit = self.database.options.replica_wait_timeout;
-            if timeout(limit, self.site.until(|site| site.visible() >= wanted)).await.is_err() {
-                let why = format!(
-                    "timed out waiting for {wanted} at the node of the session (replica_wait_timeout)"
-                );
-                return Ok(Err(framed(
-                    &Problem::error("57014", why)
-                        .hint("The node is behind. Try again, or set consort.consistency = weak."),
-                )));
-            }
+        let Promise { consistency, last, .. } = self.promise;
+        let limit = self.database.options.replica_wait_timeout;
+        if let Err(Behind(wanted)) = certified_flow::start(self, consistency, last, limit).await {
+            let why =
+                format!("timed out waiting for {wanted} at the node of the session (replica_wait_timeout)");
+            return Ok(Err(framed(
+                &Problem::error("57014", why)
+                    .hint("The node is behind. Try again, or set consort.consistency = weak."),
+            )));
         }
-        self.claim.begin(self.site.visible());
         self.transaction.is_fresh = false;
         Ok(Ok(()))
     }
@@ -178,13 +166,13 @@ impl NodeSession {
 
     /// Ends what is open without a commit.
     pub(super) async fn roll_back(&mut self) -> Run<()> {
-        self.undo().await?;
-        self.ended();
+        self.roll_back_open().await?;
+        self.forget_transaction();
         Ok(())
     }
 
     /// Sends ROLLBACK until nothing is open: a cancel request that comes late may meet it.
-    pub(super) async fn undo(&mut self) -> Run<()> {
+    pub(super) async fn roll_back_open(&mut self) -> Run<()> {
         for _ in 0..UNDO_TIMES {
             if self.status() == Status::Idle {
                 return Ok(());
@@ -257,7 +245,7 @@ impl NodeSession {
         database: &'a Database,
     ) -> tokio::sync::RwLockWriteGuard<'a, ()> {
         let alone = database.catalog.write().await;
-        let newest = database.newest();
+        let newest = database.order.newest();
         let shown = self.site.until(|site| site.visible() >= newest);
         let _ = tokio::time::timeout(database.options.replica_wait_timeout, shown).await;
         alone

@@ -180,7 +180,7 @@ impl Session {
         let error = outcome.error.map(|error| self.node.said(error));
         // The second answer is that of the COMMIT.
         self.node.engine.answer().await?;
-        self.node.ended();
+        self.node.forget_transaction();
         Ok(error.map_or(Ok(()), Err))
     }
 

@@ -1,6 +1,5 @@
 //! The newest records of a database in memory, within a bound; older ones are in the ledger.
 
-use crate::record::Record;
 use history::Version;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,15 +8,21 @@ use std::rc::Rc;
 const LIMIT_BYTES: usize = 128 << 20;
 
 /// The newest records.
-#[derive(Debug, Default)]
-pub(crate) struct Recent {
-    records: BTreeMap<Version, (Rc<Record>, usize)>,
+#[derive(Debug)]
+pub(crate) struct Recent<W> {
+    records: BTreeMap<Version, (Rc<W>, usize)>,
     bytes: usize,
 }
 
-impl Recent {
+impl<W> Default for Recent<W> {
+    fn default() -> Recent<W> {
+        Recent { records: BTreeMap::new(), bytes: 0 }
+    }
+}
+
+impl<W> Recent<W> {
     /// Keeps a record, of which the ledger holds so many bytes; the oldest ones go where there are too many.
-    pub(crate) fn keep(&mut self, version: Version, record: Record, bytes: usize) {
+    pub(crate) fn keep(&mut self, version: Version, record: W, bytes: usize) {
         self.records.insert(version, (Rc::new(record), bytes));
         self.bytes += bytes;
         while self.bytes > LIMIT_BYTES && self.records.len() > 1 {
@@ -26,7 +31,7 @@ impl Recent {
     }
 
     /// The record of a version, and its bytes.
-    pub(crate) fn get(&self, version: Version) -> Option<(Rc<Record>, usize)> {
+    pub(crate) fn get(&self, version: Version) -> Option<(Rc<W>, usize)> {
         self.records.get(&version).cloned()
     }
 
@@ -50,14 +55,12 @@ mod tests {
 
     #[test]
     fn oldest_records_go_and_the_newest_stays() {
-        let empty = r#"{"effects":[],"writes":null,"shares":null,"intents":null,"database":1}"#;
-        let record = Record::captured(empty).unwrap();
         let mut recent = Recent::default();
         for version in 1..=3 {
-            recent.keep(Version::new(version), record.clone(), LIMIT_BYTES / 2);
+            recent.keep(Version::new(version), "one", LIMIT_BYTES / 2);
         }
         assert!(recent.get(Version::new(1)).is_none() && recent.get(Version::new(2)).is_some());
-        recent.keep(Version::new(4), record, 2 * LIMIT_BYTES);
+        recent.keep(Version::new(4), "one", 2 * LIMIT_BYTES);
         assert!(recent.get(Version::new(3)).is_none() && recent.get(Version::new(4)).is_some());
         recent.forget_below(Version::new(5));
         assert!(recent.get(Version::new(4)).is_none() && recent.bytes == 0);

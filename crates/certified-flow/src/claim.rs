@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// A cancellation by Consort. It is meant for a doomed transaction, and may reach the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Cancellation {
+pub enum Cancellation {
     /// None is on its way.
     #[default]
     None,
@@ -25,15 +25,15 @@ const QUERY_CANCELED: &str = "57014";
 ///
 /// Invariant: a transaction that has a version is never doomed.
 #[derive(Debug, Default)]
-pub(crate) struct Claim {
+pub struct Claim {
     /// The backend.
-    pub(crate) pid: Cell<i32>,
+    pub pid: Cell<i32>,
     /// The version that the node showed before the transaction's snapshot.
-    pub(crate) start: Cell<Version>,
+    pub start: Cell<Version>,
     /// The backend runs something of this session.
-    pub(crate) runs: Cell<bool>,
+    pub runs: Cell<bool>,
     /// Whether a cancellation by Consort may still reach what the backend runs.
-    pub(crate) cancellation: Cell<Cancellation>,
+    pub cancellation: Cell<Cancellation>,
     certified: Cell<Option<Version>>,
     doomed: Cell<bool>,
     told: Notify,
@@ -41,30 +41,30 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// A transaction begins whose snapshot shows this version at least.
-    pub(crate) fn begin(&self, start: Version) {
+    pub fn begin(&self, start: Version) {
         self.start.set(start);
         self.certified.set(None);
         self.doomed.set(false);
     }
 
     /// The transaction has got a version.
-    pub(crate) fn certified(&self, version: Version) {
+    pub fn certified(&self, version: Version) {
         self.certified.set(Some(version));
     }
 
     /// Whether the transaction has got a version, and is not over.
-    pub(crate) fn is_certified(&self) -> bool {
+    pub fn is_certified(&self) -> bool {
         self.certified.get().is_some()
     }
 
     /// The transaction is over.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.certified.set(None);
         self.doomed.set(false);
     }
 
     /// Ends the transaction for a record that comes before it. `false`: it has a version already.
-    pub(crate) fn doom(&self) -> bool {
+    pub fn doom(&self) -> bool {
         if self.certified.get().is_some() {
             return false;
         }
@@ -74,30 +74,30 @@ impl Claim {
     }
 
     /// Whether the transaction must end.
-    pub(crate) fn is_doomed(&self) -> bool {
+    pub fn is_doomed(&self) -> bool {
         self.doomed.get()
     }
 
     /// Whether an error with this SQLSTATE came from Consort's own doing: the client hears of a conflict.
-    pub(crate) fn has_caused(&self, sqlstate: &str) -> bool {
+    pub fn has_caused(&self, sqlstate: &str) -> bool {
         self.is_doomed() || sqlstate == QUERY_CANCELED && self.cancellation.get() != Cancellation::None
     }
 
     /// The node is asked to cancel what the backend runs; it has sent that when what is returned is dropped.
-    pub(crate) fn sends_cancellation(self: &Rc<Claim>) -> Sends {
+    pub fn sends_cancellation(self: &Rc<Claim>) -> Sends {
         self.cancellation.set(Cancellation::Asked);
         Sends(self.clone())
     }
 
     /// A request has ended that began when no more was asked of the node.
-    pub(crate) fn outlives_cancellation(&self) {
+    pub fn outlives_cancellation(&self) {
         if self.cancellation.get() == Cancellation::Sent {
             self.cancellation.set(Cancellation::None);
         }
     }
 
     /// Completes when the transaction must end.
-    pub(crate) async fn doomed(&self) {
+    pub async fn doomed(&self) {
         loop {
             let told = self.told.notified();
             if self.doomed.get() {
@@ -109,7 +109,7 @@ impl Claim {
 }
 
 /// While the node is asked for a cancellation.
-pub(crate) struct Sends(Rc<Claim>);
+pub struct Sends(Rc<Claim>);
 
 impl Drop for Sends {
     fn drop(&mut self) {

@@ -1,7 +1,6 @@
 //! One database at one node: the version that it shows, the sessions there, and the commits that are on their way.
 
 use crate::claim::Claim;
-use crate::notes::Shapes;
 use history::Version;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +22,9 @@ pub enum State {
 /// One database at one node.
 ///
 /// Invariants: `visible` never falls but by a restart of the server; every version up to it is committed there.
-pub(crate) struct Site {
+pub struct Site<L> {
     /// Which node.
-    pub(crate) number: usize,
+    pub number: usize,
     visible: Cell<Version>,
     state: RefCell<State>,
     /// Versions whose own session commits them here.
@@ -40,13 +39,13 @@ pub(crate) struct Site {
     bell: watch::Sender<()>,
     /// The life of the server that `visible` is of.
     life: RefCell<String>,
-    /// Tables as notes of this life name them.
-    pub(crate) shapes: RefCell<Shapes>,
+    /// Knowledge of this life of the server.
+    pub of_life: RefCell<L>,
 }
 
-impl Site {
+impl<L: Default> Site<L> {
     /// A site that was not connected to yet.
-    pub(crate) fn new(number: usize) -> Site {
+    pub fn new(number: usize) -> Site<L> {
         Site {
             number,
             visible: Cell::default(),
@@ -58,73 +57,73 @@ impl Site {
             suspects: RefCell::default(),
             bell: watch::Sender::new(()),
             life: RefCell::default(),
-            shapes: RefCell::default(),
+            of_life: RefCell::default(),
         }
     }
 
     /// The version that the database shows here.
-    pub(crate) fn visible(&self) -> Version {
+    pub fn visible(&self) -> Version {
         self.visible.get()
     }
 
     /// Whether it takes sessions.
-    pub(crate) fn state(&self) -> State {
+    pub fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
     /// Takes sessions.
-    pub(crate) fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         *self.state.borrow() == State::Up
     }
 
     /// Whether it takes sessions, or has said why not.
-    pub(crate) fn was_tried(&self) -> bool {
+    pub fn was_tried(&self) -> bool {
         !matches!(&*self.state.borrow(), State::Down(why) if why == NOT_TRIED)
     }
 
     /// The node is connected to and shows this version. A new life of its server: commits that were not on its disk are lost.
-    pub(crate) fn comes_up(&self, visible: Version, new_life: Option<String>) {
+    pub fn comes_up(&self, visible: Version, new_life: Option<String>) {
         if new_life.is_some() || visible > self.visible.get() {
             self.visible.set(visible);
         }
         if let Some(life) = new_life {
             self.life.replace(life);
             // The server may be another one's copy.
-            self.shapes.take();
+            self.of_life.take();
         }
         self.ring();
     }
 
     /// Whether `visible` is of this life of the server.
-    pub(crate) fn is_life(&self, life: &str) -> bool {
+    pub fn is_life(&self, life: &str) -> bool {
         *self.life.borrow() == life
     }
 
     /// Takes sessions from now on.
-    pub(crate) fn serves(&self) {
+    pub fn serves(&self) {
         self.silent.set(false);
         *self.state.borrow_mut() = State::Up;
         self.ring();
     }
 
     /// Takes no sessions until the node is reached again.
-    pub(crate) fn goes_down(&self, why: String) {
+    pub fn goes_down(&self, why: String) {
         *self.state.borrow_mut() = State::Down(why);
         self.ring();
     }
 
     /// Notes that the node does not answer within the bound.
-    pub(crate) fn falls_silent(&self) {
+    pub fn falls_silent(&self) {
         self.silent.set(true);
     }
 
     /// Whether it gives no answer.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         self.silent.get()
     }
 
     /// Notes that the node shows this version too.
-    pub(crate) fn shows(&self, version: Version) {
+    pub fn shows(&self, version: Version) {
         self.pending.borrow_mut().remove(&version);
         if version > self.visible.get() {
             self.visible.set(version);
@@ -133,68 +132,68 @@ impl Site {
     }
 
     /// A session commits this version here.
-    pub(crate) fn expects(&self, version: Version) {
+    pub fn expects(&self, version: Version) {
         self.pending.borrow_mut().insert(version);
     }
 
     /// The session does not: the applier does.
-    pub(crate) fn gives_up(&self, version: Version) {
+    pub fn gives_up(&self, version: Version) {
         self.pending.borrow_mut().remove(&version);
         self.ring();
     }
 
     /// Whether a session commits this version here.
-    pub(crate) fn is_expected(&self, version: Version) -> bool {
+    pub fn is_expected(&self, version: Version) -> bool {
         self.pending.borrow().contains(&version)
     }
 
     /// Versions up to this one are on its disk.
-    pub(crate) fn has_flushed(&self, version: Version) {
+    pub fn has_flushed(&self, version: Version) {
         self.flushed.set(version);
     }
 
     /// The newest version that is surely on its disk.
-    pub(crate) fn flushed(&self) -> Version {
+    pub fn flushed(&self) -> Version {
         self.flushed.get()
     }
 
     /// This backend must be gone before anything more is applied.
-    pub(crate) fn suspects(&self, pid: i32) {
+    pub fn suspects(&self, pid: i32) {
         self.suspects.borrow_mut().insert(pid);
     }
 
     /// Backends that must be gone before anything more is applied; they count as gone from now on.
-    pub(crate) fn take_suspects(&self) -> BTreeSet<i32> {
+    pub fn take_suspects(&self) -> BTreeSet<i32> {
         self.suspects.take()
     }
 
     /// A session is here.
-    pub(crate) fn enters(&self, claim: &Rc<Claim>) {
+    pub fn enters(&self, claim: &Rc<Claim>) {
         self.claims.borrow_mut().insert(claim.pid.get(), claim.clone());
     }
 
     /// A session has left.
-    pub(crate) fn leaves(&self, claim: &Claim) {
+    pub fn leaves(&self, claim: &Claim) {
         self.claims.borrow_mut().remove(&claim.pid.get());
     }
 
     /// The session of this backend.
-    pub(crate) fn claim(&self, pid: i32) -> Option<Rc<Claim>> {
+    pub fn claim(&self, pid: i32) -> Option<Rc<Claim>> {
         self.claims.borrow().get(&pid).cloned()
     }
 
     /// Sessions here.
-    pub(crate) fn sessions(&self) -> usize {
+    pub fn sessions(&self) -> usize {
         self.claims.borrow().len()
     }
 
     /// Something has changed.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         self.bell.send_replace(());
     }
 
     /// Completes when `so` holds, which is asked after every change.
-    pub(crate) async fn until(&self, so: impl Fn(&Site) -> bool) {
+    pub async fn until(&self, so: impl Fn(&Site<L>) -> bool) {
         let mut heard = self.bell.subscribe();
         while !so(self) {
             if heard.changed().await.is_err() {

@@ -1,0 +1,110 @@
+//! The applier of one database at one node: it brings there what other nodes have committed, in the order of the versions,
+//! and what a session of this node could not commit itself.
+//!
+//! ```text
+//!    visible  <-  next  ...  durable
+//!                 a version that a session commits here: wait for it
+//!                 else: this one and those that follow it, in one transaction
+//! ```
+
+use crate::bugs::Bug;
+use crate::{Order, Site, Timer, WriteSet};
+use history::Version;
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// An idle node is asked for a sign of life this often.
+pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
+
+/// A node to which an applier is connected. Errors are sentences for a person: the connection is made again.
+#[expect(async_fn_in_trait, reason = "one thread: no future has to be Send")]
+pub trait Node {
+    /// Effects of a transaction.
+    type WriteSet;
+    /// The clock.
+    type Timer: Timer;
+
+    /// The clock.
+    fn timer(&self) -> Self::Timer;
+
+    /// The life of the server to which the applier is connected.
+    fn life(&self) -> String;
+
+    /// The version that the node shows.
+    ///
+    /// # Errors
+    /// The node.
+    async fn shown(&mut self) -> Result<Version, String>;
+
+    /// The node has caught up with what was there when its applier came, and will take sessions.
+    ///
+    /// # Errors
+    /// The node.
+    async fn caught_up(&mut self) -> Result<(), String>;
+
+    /// Asks an idle node for a sign of life.
+    ///
+    /// # Errors
+    /// The node.
+    async fn is_alive(&mut self) -> Result<(), String>;
+
+    /// Ends backends whose sessions have given a commit up without knowing that it is undone.
+    ///
+    /// # Errors
+    /// The node.
+    async fn end_suspects(&mut self) -> Result<(), String>;
+
+    /// Applies records: in one transaction, or each in one.
+    ///
+    /// # Errors
+    /// The node.
+    async fn apply(&mut self, records: &[(Version, Rc<Self::WriteSet>)]) -> Result<(), String>;
+}
+
+/// Follows the order at one node, in transactions of at most `group` records.
+///
+/// # Errors
+/// The node, or the ledger.
+pub async fn follow<N: Node<WriteSet = W>, W: WriteSet, L: Default>(
+    order: &Order<W, L>,
+    site: &Site<L>,
+    node: &mut N,
+    group: usize,
+) -> Result<Infallible, String> {
+    let bugs = order.bugs();
+    let shown = node.shown().await?;
+    let newest = order.newest();
+    if shown > newest {
+        return Err(format!("the node shows {shown}, which the ledger does not have (newest {newest})"));
+    }
+    // A new life has lost what was not on the server's disk. No session is in it before the site knows it.
+    let life = node.life();
+    let new_life = (!site.is_life(&life)).then_some(life);
+    let from = match () {
+        () if bugs.has(Bug::AppliedAgain) => site.flushed().min(shown),
+        () if bugs.has(Bug::VersionKeptOverRestart) => site.visible().max(shown),
+        () => shown,
+    };
+    site.comes_up(from, new_life);
+    let mut catches_up = true;
+    loop {
+        if catches_up && site.visible() >= newest {
+            catches_up = false;
+            node.caught_up().await?;
+            site.serves();
+        }
+        let work = site.until(|site| order.has_work(site, site.visible().next()));
+        if node.timer().within(ALIVE_EVERY, work).await.is_none() {
+            node.is_alive().await?;
+            continue;
+        }
+        let records = order.records_for(site, site.visible().next(), group)?;
+        let Some((last, _)) = records.last() else { continue };
+        if !bugs.has(Bug::SuspectsLeft) {
+            node.end_suspects().await?;
+        }
+        node.apply(&records).await?;
+        site.shows(*last);
+    }
+}

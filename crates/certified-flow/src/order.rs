@@ -1,0 +1,210 @@
+//! The order of one database: its certifier, its ledger, and its records on their way to the nodes.
+
+use crate::bugs::{Bug, Bugs};
+use crate::recent::Recent;
+use crate::{Claim, Site, WriteSet};
+use certifier::{Certifier, Refused};
+use history::Version;
+use ledger::{Ledger, Reached, Reader};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A group of records that is applied in one transaction gets no more when it has so many bytes.
+const GROUP_BYTES: usize = 4 << 20;
+
+/// Maximum size of a write set: every node gets it in one statement.
+pub const RECORD_LIMIT_BYTES: usize = 64 << 20;
+
+/// Why a transaction does not commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// Another transaction has committed before.
+    With(Version),
+    /// Its snapshot is older than what is remembered.
+    TooOld,
+    /// Its write set has more than [`RECORD_LIMIT_BYTES`].
+    TooLarge,
+}
+
+/// Settings of an order.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Nodes of the cluster.
+    pub nodes: usize,
+    /// Records that the certifier remembers.
+    pub window: usize,
+    /// Planted bugs; none in production.
+    pub bugs: Bugs,
+}
+
+/// The order of one database, with write sets of type `W`; `L` is what is known of one life of a server.
+///
+/// Invariants: `acknowledged <= durable <= newest`; a version is given and appended in one step, so that the ledger has
+/// the certifier's order.
+pub struct Order<W, L> {
+    /// The database at each node.
+    pub sites: Vec<Rc<Site<L>>>,
+    certifier: RefCell<Certifier>,
+    ledger: Ledger,
+    records: RefCell<Recent<W>>,
+    acknowledged: Cell<Version>,
+    /// Transactions that were refused.
+    conflicts: Cell<u64>,
+    bugs: Bugs,
+}
+
+impl<W: WriteSet, L: Default> Order<W, L> {
+    /// The order that an open ledger holds, whose records the reader hands out.
+    ///
+    /// # Errors
+    /// The ledger cannot be read, or holds something else: a sentence for a person.
+    pub fn open(options: Options, ledger: Ledger, reader: Reader) -> Result<Order<W, L>, String> {
+        let floor = ledger.oldest().map_or(ledger.newest(), |oldest| Version::new(oldest.get() - 1));
+        let mut certifier = Certifier::new(floor, options.window);
+        let mut records = Recent::default();
+        for read in reader {
+            let read = read.map_err(|error| error.to_string())?;
+            let record = W::of_bytes(&read.bytes)
+                .map_err(|error| format!("the ledger's record {} cannot be read: {error}", read.version))?;
+            certifier.restore(read.version, &record.items());
+            records.keep(read.version, record, read.bytes.len());
+        }
+        Ok(Order {
+            sites: (0..options.nodes).map(|number| Rc::new(Site::new(number))).collect(),
+            certifier: RefCell::new(certifier),
+            acknowledged: Cell::new(ledger.newest()),
+            ledger,
+            records: RefCell::new(records),
+            conflicts: Cell::default(),
+            bugs: options.bugs,
+        })
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> Version {
+        self.certifier.borrow().newest()
+    }
+
+    /// The newest version that a client knows to be committed.
+    pub fn acknowledged(&self) -> Version {
+        self.acknowledged.get()
+    }
+
+    /// A client is told that this version is committed.
+    pub fn acknowledges(&self, version: Version) {
+        self.acknowledged.set(self.acknowledged.get().max(version));
+    }
+
+    /// The newest version that a new session is promised to see: every commit that was acknowledged before its log-in.
+    pub fn promised(&self) -> Version {
+        if self.bugs.has(Bug::NewSessionUnpromised) { Version::ZERO } else { self.acknowledged() }
+    }
+
+    /// Planted bugs; none in production.
+    pub fn bugs(&self) -> Bugs {
+        self.bugs
+    }
+
+    /// Transactions that were refused so far.
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.get()
+    }
+
+    /// Whether the transaction would be refused now.
+    pub fn conflict(&self, start: Version, record: &W) -> Option<Conflict> {
+        self.certifier.borrow().conflict(start, &record.items()).map(|with| {
+            self.conflicts.set(self.conflicts.get() + 1);
+            Conflict::With(with)
+        })
+    }
+
+    /// Gives the transaction its version, and has the ledger make it durable: what is returned ends then. Its own site
+    /// commits it.
+    ///
+    /// # Errors
+    /// The transaction is refused, and nothing has changed.
+    pub fn certify(&self, claim: &Claim, record: W, site: &Site<L>) -> Result<(Version, Reached), Conflict> {
+        let start = if self.bugs.has(Bug::CertifiedFromNewest) { self.newest() } else { claim.start.get() };
+        let bytes = record.bytes();
+        if bytes.len() > RECORD_LIMIT_BYTES {
+            return Err(Conflict::TooLarge);
+        }
+        let certified = self.certifier.borrow_mut().certify(start, &record.items()).map_err(|refused| {
+            self.conflicts.set(self.conflicts.get() + 1);
+            match refused {
+                Refused::Conflict { with, .. } => Conflict::With(with),
+                Refused::BelowFloor { .. } => Conflict::TooOld,
+            }
+        })?;
+        let version = certified.version;
+        claim.certified(version);
+        if !self.bugs.has(Bug::ExpectedVersionApplied) {
+            site.expects(version);
+        }
+        let durable = self.ledger.append(version, &bytes);
+        self.records.borrow_mut().keep(version, record, bytes.len());
+        Ok((version, durable))
+    }
+
+    /// Durable records from this version on that the site's applier is to apply: so many at most, none beyond one that a
+    /// session commits there.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub fn records_for(
+        &self,
+        site: &Site<L>,
+        from: Version,
+        most: usize,
+    ) -> Result<Vec<(Version, Rc<W>)>, String> {
+        let durable = self.ledger.newest_durable();
+        let (mut found, mut version) = (Vec::new(), from);
+        let (mut reader, mut bytes) = (None, 0);
+        while found.len() < most && bytes < GROUP_BYTES && version <= durable && !site.is_expected(version) {
+            let in_memory = self.records.borrow().get(version);
+            let (record, its_bytes) = match in_memory {
+                Some(known) => known,
+                None => {
+                    let reader = reader.get_or_insert_with(|| self.ledger.read_from(version));
+                    let Some(read) = reader.next() else { break };
+                    let read = read.map_err(|error| error.to_string())?;
+                    let record = W::of_bytes(&read.bytes)?;
+                    (Rc::new(record), read.bytes.len())
+                }
+            };
+            bytes += its_bytes;
+            found.push((version, record));
+            version = version.next();
+        }
+        Ok(found)
+    }
+
+    /// Tells all nodes that more is durable.
+    pub fn published(&self) {
+        self.sites.iter().for_each(|site| site.ring());
+    }
+
+    /// Whether the applier of a site that shows the version before `next` has something to do.
+    pub fn has_work(&self, site: &Site<L>, next: Version) -> bool {
+        next <= self.ledger.newest_durable() && !site.is_expected(next)
+    }
+
+    /// Forgets records that every node has on its disk.
+    pub fn forget(&self) {
+        let early = self.bugs.has(Bug::ForgottenTooEarly);
+        let of = |site: &Rc<Site<L>>| if early { site.visible() } else { site.flushed() };
+        let flushed = self.sites.iter().map(of).min().unwrap_or_default();
+        drop(self.ledger.forget_below(flushed));
+        self.records.borrow_mut().forget_below(flushed);
+    }
+
+    /// Completes with the reason when the ledger has failed: the process must stop.
+    pub async fn failed(&self) -> String {
+        self.ledger.failed().await.to_string()
+    }
+
+    /// Bytes of the ledger's segments, its syncs, and its records, for the page of metrics.
+    pub fn counters(&self) -> ledger::Counters {
+        self.ledger.counters()
+    }
+}
