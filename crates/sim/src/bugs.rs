@@ -76,6 +76,10 @@ planted::bugs! {
         Fekete,
         /// A REPEATABLE READ block that is not READ ONLY reads at a standby.
         RrLaterWrites,
+        /// At a writing node the label of a snapshot is read after the snapshot.
+        LabelAfterSnapshot,
+        /// The table of a writing node's versions has no primary key.
+        VersionTwice,
     }
 }
 
@@ -94,4 +98,6 @@ pub struct Planted {
     pub parallel: scheduler::parallel::Bugs,
     /// Bugs of execution that is ordered before.
     pub scheduled: scheduler::scheduled::Bugs,
+    /// Bugs of the flows of nodes that all take writes.
+    pub certified: certified_flow::Bugs,
 }

@@ -3,18 +3,32 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Microseconds since the run's beginning.
 pub type Micros = u64;
 
 type Task = (u32, Pin<Box<dyn Future<Output = ()>>>);
 
-#[derive(Default)]
+/// Wakes a task for futures that are not this executor's own.
+struct Bell {
+    task: u64,
+    woken: Sender<u64>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Bell>) {
+        // A task of a run that is over needs no waking.
+        let _ = self.woken.send(self.task);
+    }
+}
+
 struct Inner {
     now: Cell<Micros>,
     next: Cell<u64>,
@@ -22,6 +36,27 @@ struct Inner {
     ready: RefCell<VecDeque<u64>>,
     timers: RefCell<BinaryHeap<Reverse<(Micros, u64, u64)>>>,
     tasks: RefCell<BTreeMap<u64, Task>>,
+    /// Tasks that others have woken.
+    woken: Receiver<u64>,
+    wakes: Sender<u64>,
+    wakers: RefCell<BTreeMap<u64, Waker>>,
+}
+
+impl Default for Inner {
+    fn default() -> Inner {
+        let (wakes, woken) = channel();
+        Inner {
+            now: Cell::default(),
+            next: Cell::default(),
+            current: Cell::default(),
+            ready: RefCell::default(),
+            timers: RefCell::default(),
+            tasks: RefCell::default(),
+            woken,
+            wakes,
+            wakers: RefCell::default(),
+        }
+    }
 }
 
 /// A handle to the executor.
@@ -47,6 +82,7 @@ impl Executor {
         let dead: Vec<u64> = tasks.iter().filter(|(_, task)| task.0 == group).map(|(id, _)| *id).collect();
         let dropped: Vec<Task> = dead.iter().filter_map(|id| tasks.remove(id)).collect();
         drop(tasks);
+        self.0.wakers.borrow_mut().retain(|id, _| !dead.contains(id));
         drop(dropped);
     }
 
@@ -79,14 +115,28 @@ impl Executor {
     }
 
     fn pop(&self) -> Option<u64> {
-        self.0.ready.borrow_mut().pop_front()
+        let mut ready = self.0.ready.borrow_mut();
+        if ready.is_empty() {
+            // Others may wake in any order: the order here is that of the tasks.
+            let woken: BTreeSet<u64> = self.0.woken.try_iter().collect();
+            ready.extend(woken);
+        }
+        ready.pop_front()
+    }
+
+    /// The waker of a task, the same each time.
+    fn waker(&self, task: u64) -> Waker {
+        let new = || Waker::from(Arc::new(Bell { task, woken: self.0.wakes.clone() }));
+        self.0.wakers.borrow_mut().entry(task).or_insert_with(new).clone()
     }
 
     fn poll(&self, id: u64) {
         let Some((group, mut future)) = self.0.tasks.borrow_mut().remove(&id) else { return };
         self.0.current.set(id);
-        let done = future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        if !done {
+        let done = future.as_mut().poll(&mut Context::from_waker(&self.waker(id))).is_ready();
+        if done {
+            self.0.wakers.borrow_mut().remove(&id);
+        } else {
             self.0.tasks.borrow_mut().insert(id, (group, future));
         }
     }

@@ -4,6 +4,7 @@
 //! Time is virtual and random numbers come from the seed: the same seed gives the same run.
 
 pub mod bugs;
+pub mod certified;
 pub mod checks;
 pub mod client;
 pub mod consort;

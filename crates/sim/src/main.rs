@@ -6,11 +6,11 @@
 use sim::bugs::Planted;
 use sim::planted::{ALL, PlantedBug, named};
 use sim::run::{Outcome, run, run_joining, run_making, run_parallel, run_whole};
-use sim::{scheduled, statements};
+use sim::{certified, scheduled, statements};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// The clusters besides the ordinary one.
+/// The clusters with one primary besides the ordinary one.
 const OTHERS: [fn(u64, Planted) -> Outcome; 7] = [
     run_making,
     run_whole,
@@ -84,17 +84,22 @@ fn directed() -> ExitCode {
 
 /// Runs seeds without a bug: nothing may be found.
 fn clean(first: u64, count: u64) -> ExitCode {
-    let (mut sum, mut bad) = (Outcome::default(), 0);
+    let (mut sum, mut at_writing, mut bad) = (Outcome::default(), Outcome::default(), 0);
     for seed in first..first + count {
         let mut outcome = run(seed, Planted::default());
         sum.reads += outcome.reads;
         sum.commits += outcome.commits;
         sum.candidates += outcome.candidates;
         sum.offloaded += outcome.offloaded;
-        outcome.reasons.iter().for_each(|(reason, times)| *sum.reasons.entry(reason).or_default() += times);
+        count_reasons(&mut sum, std::mem::take(&mut outcome.reasons));
         for more in OTHERS {
             outcome.violations.extend(more(seed, Planted::default()).violations);
         }
+        let writing = certified::run(seed, Planted::default());
+        outcome.violations.extend(writing.violations);
+        at_writing.commits += writing.commits;
+        at_writing.reads += writing.reads;
+        count_reasons(&mut at_writing, writing.reasons);
         if !outcome.violations.is_empty() {
             bad += 1;
             println!("cargo run -p sim -- --seed {seed}");
@@ -105,10 +110,20 @@ fn clean(first: u64, count: u64) -> ExitCode {
         "{count} seeds: {} commits, {} reads, {} of {} that could leave left; {bad} seeds with violations",
         sum.commits, sum.reads, sum.offloaded, sum.candidates
     );
-    let mut reasons: Vec<(&str, u64)> = BTreeMap::into_iter(sum.reasons).collect();
+    show_reasons(sum.reasons);
+    println!("nodes that all take writes: {} commits, {} reads", at_writing.commits, at_writing.reads);
+    show_reasons(at_writing.reasons);
+    ExitCode::from(u8::from(bad > 0))
+}
+
+fn count_reasons(sum: &mut Outcome, reasons: BTreeMap<&'static str, u64>) {
+    reasons.into_iter().for_each(|(reason, times)| *sum.reasons.entry(reason).or_default() += times);
+}
+
+fn show_reasons(reasons: BTreeMap<&str, u64>) {
+    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     reasons.iter().for_each(|(reason, times)| println!("    {times:>8} {reason}"));
-    ExitCode::from(u8::from(bad > 0))
 }
 
 /// Looks for the first seed that finds the bug.

@@ -2,7 +2,8 @@
 
 use crate::bugs::{self as model, Planted};
 use crate::run::{Outcome, run, run_making, run_parallel, run_whole};
-use crate::{scheduled as ordered_first, statements};
+use crate::{certified as writing_nodes, scheduled as ordered_first, statements};
+use certified_flow as certified;
 use scheduler::{parallel, scheduled};
 use transaction as flows;
 
@@ -12,7 +13,8 @@ pub struct PlantedBug {
     pub name: &'static str,
     /// The hole that it opens again: X order and in-flight write sets, F footprints, S sessions and
     /// isolation, N reads that name their node, P standbys, D restarts, L the later readings of the protocol,
-    /// G1 whole reads and commits that take turns, G2 parallel execution, G3 order before execution.
+    /// G1 whole reads and commits that take turns, G2 parallel execution, G3 order before execution, C, G8
+    /// and G9 nodes that all take writes.
     pub hole: &'static str,
     /// The omission in words.
     pub what: &'static str,
@@ -125,6 +127,17 @@ bugs! {
     applied_by_one "G3" "locks end when the first replica has applied" => scheduled.AppliedByOne;
     reads_unlocked "G3" "reads take no locks" => scheduled.ReadsUnlocked;
     deadlock_unnoticed "G3" "transactions that wait for each other are not found" => scheduled.DeadlockUnnoticed;
+    certified_from_newest "C" "a write set is certified against the newest version, not its snapshot" => certified.CertifiedFromNewest;
+    committed_before_durable "C" "a commit does not wait for its record in the ledger" => certified.CommittedBeforeDurable;
+    predecessor_skipped "C" "a session commits without waiting for the versions before its own" => certified.PredecessorSkipped;
+    expected_version_applied "C" "the applier brings a version that a session of its node is about to commit" => certified.ExpectedVersionApplied, model.VersionTwice;
+    applied_again "C" "the applier goes on from what its node had flushed, not from what it shows" => certified.AppliedAgain, model.VersionTwice;
+    suspects_left "C" "a backend that may still commit is left alone when its version is applied" => certified.SuspectsLeft, model.VersionTwice;
+    forgotten_too_early "C" "records are forgotten that a node shows and has not flushed" => certified.ForgottenTooEarly;
+    new_session_unpromised "G8" "a new session does not wait for commits that were acknowledged before" => certified.NewSessionUnpromised;
+    strong_as_session "G8" "a strong session waits for its own commits alone" => certified.StrongAsSession;
+    version_kept_over_restart "C" "the version of a node is kept over a restart of its server" => certified.VersionKeptOverRestart, model.VersionTwice;
+    label_after_snapshot "G9" "the label of a snapshot is read after the snapshot" => model.LabelAfterSnapshot;
 }
 
 /// The bug of this name.
@@ -150,6 +163,7 @@ impl PlantedBug {
             "F9" | "S2" => run_making(seed, self.planted()),
             "F11" => statements::run(seed, self.planted()),
             "G3" => ordered_first::run(seed, self.planted()),
+            "C" | "G8" | "G9" => writing_nodes::run(seed, self.planted()),
             _ => run(seed, self.planted()),
         }
     }

@@ -22,7 +22,7 @@ use crate::directed_whole::{
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
 use crate::run::{Outcome, run, run_parallel};
-use crate::{scheduled, statements};
+use crate::{certified, scheduled, statements};
 use scheduler::Writers::Anywhere;
 
 /// One schedule.
@@ -502,5 +502,47 @@ pub const ALL: &[Schedule] = &[
         bugs: &["reads_unlocked", "deadlock_unnoticed"],
         story: "a random run by table locks, whose clients want each other's tables",
         play: |planted| scheduled::run(5, planted),
+    },
+    Schedule {
+        name: "written_at_every_node",
+        bugs: &[
+            "certified_from_newest",
+            "predecessor_skipped",
+            "expected_version_applied",
+            "new_session_unpromised",
+            "strong_as_session",
+        ],
+        story: "a random run of nodes that all take writes, without a fault",
+        play: |planted| certified::run(0, planted),
+    },
+    Schedule {
+        name: "node_loses_its_newest",
+        bugs: &["version_kept_over_restart"],
+        story: "a random run of nodes that all take writes, one of which dies twice with commits in memory",
+        play: |planted| certified::run(5, planted),
+    },
+    Schedule {
+        name: "connection_cut_in_commit",
+        bugs: &["suspects_left"],
+        story: "a random run of nodes that all take writes, in which connections are cut and the power fails",
+        play: |planted| certified::run(9, planted),
+    },
+    Schedule {
+        name: "power_lost_everywhere",
+        bugs: &["committed_before_durable", "applied_again"],
+        story: "a random run of nodes that all take writes, whose machines lose power; later the ledger is torn",
+        play: |planted| certified::run(12, planted),
+    },
+    Schedule {
+        name: "node_needs_the_ledger",
+        bugs: &["forgotten_too_early"],
+        story: "a random run of nodes that all take writes: a sync of the ledger fails, and a node dies with commits in memory",
+        play: |planted| certified::run(30, planted),
+    },
+    Schedule {
+        name: "labelled_late",
+        bugs: &["label_after_snapshot"],
+        story: "a random run of nodes that all take writes, whose clients lock rows that others change",
+        play: |planted| certified::run(53, planted),
     },
 ];

@@ -5,7 +5,7 @@ use sim::bugs::Planted;
 use sim::planted::{ALL, without_net};
 use sim::run::{Outcome, run, run_joining, run_making, run_parallel, run_whole};
 use sim::table::{first_seed, found_by, row, schedule};
-use sim::{checks::Checker, scheduled, schedules, statements};
+use sim::{certified, checks::Checker, scheduled, schedules, statements};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 5_000;
@@ -23,6 +23,8 @@ const MAKING_SEEDS: u64 = 500;
 /// Seeds in which a replica joins, in an ordinary test run.
 const JOINING_SEEDS: u64 = 500;
 const SCHEDULED_SEEDS: u64 = 2_000;
+/// Seeds of nodes that all take writes, in an ordinary test run.
+const WRITING_SEEDS: u64 = 500;
 /// Bugs that need at most so many random seeds are looked for in an ordinary test run.
 const SEEDS_FOR_BUGS: u64 = 64;
 
@@ -137,6 +139,31 @@ fn scheduled_execution_is_one_copy() {
     );
 }
 
+/// Nodes that all take writes have one order, whatever fails; and clients get on.
+#[test]
+fn writing_nodes_keep_one_order() {
+    let (mut commits, mut reads, mut lives) = (0, 0, 0);
+    for seed in 0..WRITING_SEEDS {
+        let outcome = certified::run(seed, Planted::default());
+        assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
+        (commits, reads) = (commits + outcome.commits as u64, reads + outcome.reads as u64);
+        lives += outcome.reasons["lives of Consort"];
+    }
+    println!("{WRITING_SEEDS} seeds, {commits} commits, {reads} reads, {lives} lives of Consort");
+    assert!(
+        commits > 30 * WRITING_SEEDS && lives > WRITING_SEEDS * 3 / 2,
+        "{commits} commits, {lives} lives"
+    );
+}
+
+/// Each bug of nodes that all take writes is found by random seeds too.
+#[test]
+fn writing_nodes_seeds_find_every_bug() {
+    for bug in ALL.iter().filter(|bug| ["C", "G8", "G9"].contains(&bug.hole)) {
+        assert!(first_seed(bug, SEEDS_FOR_BUGS).is_some(), "{} is not found", bug.name);
+    }
+}
+
 /// A replica that joins where reads wait for replicas, or where replicas execute in parallel, is as good as the others, and it
 /// is read.
 #[test]
@@ -168,7 +195,13 @@ fn replicas_join_scheduled_execution() {
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..50 {
         let told = |outcome: Outcome| (outcome.reads, outcome.commits, outcome.offloaded, outcome.reasons);
-        assert_eq!(told(run(seed, Planted::default())), told(run(seed, Planted::default())), "seed {seed}");
+        for run in [run, certified::run] {
+            assert_eq!(
+                told(run(seed, Planted::default())),
+                told(run(seed, Planted::default())),
+                "seed {seed}"
+            );
+        }
     }
 }
 

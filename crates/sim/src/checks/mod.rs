@@ -35,12 +35,30 @@ pub enum Checker {
     Turns,
     /// Locks: no session empties or changes a table that a block reads.
     Locks,
+    /// Writing nodes: each transaction reads one version of all rows.
+    Snapshots,
+    /// Writing nodes: a snapshot shows what its session was promised.
+    Sessions,
+    /// Writing nodes: of two concurrent transactions that touch the same row one commits.
+    FirstCommitter,
+    /// Writing nodes: acknowledged commits are there, refused ones are not, and none is there in part.
+    Lost,
+    /// Writing nodes: each commits the versions in their order, without gaps, once.
+    Versions,
+    /// Writing nodes: at rest all have the same rows.
+    Nodes,
 }
 
 impl fmt::Display for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Checker::Locks => "locks",
+            Checker::Snapshots => "snapshots",
+            Checker::Sessions => "sessions",
+            Checker::FirstCommitter => "first committer",
+            Checker::Lost => "lost",
+            Checker::Versions => "versions",
+            Checker::Nodes => "nodes",
             Checker::Turns => "turns",
             Checker::K5 => "K5",
             Checker::K1 => "K1",
