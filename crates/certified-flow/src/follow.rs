@@ -81,10 +81,12 @@ pub async fn follow<N: Node<WriteSet = W>, W: WriteSet, L: Default>(
     // A new life has lost what was not on the server's disk. No session is in it before the site knows it.
     let life = node.life();
     let new_life = (!site.is_life(&life)).then_some(life);
-    let from = match () {
-        () if bugs.has(Bug::AppliedAgain) => site.flushed().min(shown),
-        () if bugs.has(Bug::VersionKeptOverRestart) => site.visible().max(shown),
-        () => shown,
+    let from = if bugs.has(Bug::AppliedAgain) {
+        site.flushed().min(shown)
+    } else if bugs.has(Bug::VersionKeptOverRestart) {
+        site.visible().max(shown)
+    } else {
+        shown
     };
     site.comes_up(from, new_life);
     let mut catches_up = true;
@@ -106,5 +108,112 @@ pub async fn follow<N: Node<WriteSet = W>, W: WriteSet, L: Default>(
         }
         node.apply(&records).await?;
         site.shows(*last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Bugs, Claim, Options};
+    use certifier::{Item, Mode};
+    use disk::{Disk, Faults};
+    use ledger::Ledger;
+    use std::path::Path;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// A write set of one item.
+    #[derive(Debug)]
+    struct One(u8);
+
+    impl WriteSet for One {
+        fn items(&self) -> Vec<Item> {
+            vec![Item::new(u64::from(self.0), Mode::Write)]
+        }
+
+        fn is_empty(&self) -> bool {
+            false
+        }
+
+        fn bytes(&self) -> Vec<u8> {
+            vec![self.0]
+        }
+
+        fn of_bytes(bytes: &[u8]) -> Result<One, String> {
+            bytes.first().map(|byte| One(*byte)).ok_or_else(|| "no bytes".to_owned())
+        }
+    }
+
+    /// A clock that stands still.
+    struct Still;
+
+    impl Timer for Still {
+        async fn within<T>(&self, _: Duration, future: impl Future<Output = T>) -> Option<T> {
+            Some(future.await)
+        }
+    }
+
+    /// One connection: the life of the server, the version that it shows, and the versions that are applied.
+    struct Connection(&'static str, Result<u64, &'static str>, Vec<Version>);
+
+    impl Node for Connection {
+        type WriteSet = One;
+        type Timer = Still;
+
+        fn timer(&self) -> Still {
+            Still
+        }
+
+        fn life(&self) -> String {
+            self.0.to_owned()
+        }
+
+        async fn shown(&mut self) -> Result<Version, String> {
+            self.1.map(Version::new).map_err(str::to_owned)
+        }
+
+        async fn caught_up(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+
+        async fn is_alive(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+
+        async fn end_suspects(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+
+        async fn apply(&mut self, records: &[(Version, Rc<One>)]) -> Result<(), String> {
+            self.2.extend(records.iter().map(|record| record.0));
+            Ok(())
+        }
+    }
+
+    /// A connection that fails before the server has told its version leaves nothing of the old life behind.
+    #[test]
+    fn follow_lowers_the_version_after_a_failed_try() {
+        let disk = Disk::with_faults(&Faults::in_memory());
+        let opened = Ledger::open_stepped(Path::new("/ledger"), &disk, ledger::Options::default());
+        let (ledger, reader, mut steps) = opened.expect("it opens");
+        let options = Options { nodes: 1, window: 10, bugs: Bugs::default() };
+        let order: Order<One, ()> = Order::open(options, ledger, reader).expect("it is empty");
+        let site = order.sites[0].clone();
+        for item in 1..=3 {
+            let certified = order.certify(&Claim::default(), One(item), &site);
+            site.gives_up(certified.expect("no conflict").0);
+        }
+        steps.step().expect("memory can be written");
+        let try_with = |mut connection: Connection| {
+            let followed =
+                pin!(follow(&order, &site, &mut connection, 1)).poll(&mut Context::from_waker(Waker::noop()));
+            let failed = matches!(followed, Poll::Ready(Err(_)));
+            (failed, connection.2)
+        };
+        assert_eq!(try_with(Connection("first", Ok(3), Vec::new())), (false, Vec::new()));
+        assert_eq!(try_with(Connection("second", Err("connection lost"), Vec::new())), (true, Vec::new()));
+        let lost = vec![Version::new(2), Version::new(3)];
+        assert_eq!(try_with(Connection("second", Ok(1), Vec::new())), (false, lost));
+        assert_eq!(site.visible(), Version::new(3));
     }
 }
