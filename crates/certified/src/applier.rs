@@ -3,6 +3,7 @@
 
 use crate::blockers::{self, Failure};
 use crate::database::{Database, Site};
+use crate::engine::Functions;
 use crate::install;
 use crate::node_connection::{Connections, SILENT, Trouble, answered, first, reach, said};
 use crate::record::Record;
@@ -66,9 +67,9 @@ async fn serve(
     if life.is_none() {
         end_all(&connections.looks, STRANGERS).await?;
     }
-    install::install(&connections.applies, database, site).await?;
+    let functions = install::install(&connections.applies, database, site).await?.into();
     let incarnation = first(&connections.looks, INCARNATION).await?;
-    let mut node = FollowingNode { connections, database, site, incarnation, caught_up: life };
+    let mut node = FollowingNode { connections, database, site, incarnation, functions, caught_up: life };
     follow(&database.order, site, &mut node, database.options.engines.group()).await
 }
 
@@ -78,6 +79,8 @@ struct FollowingNode<'a> {
     database: &'a Database,
     site: &'a Site,
     incarnation: String,
+    /// The functions that it has installed.
+    functions: Rc<Functions>,
     /// The last life of the server in which it has caught up.
     caught_up: &'a mut Option<String>,
 }
@@ -101,6 +104,7 @@ impl Node for FollowingNode<'_> {
     }
 
     async fn caught_up(&mut self) -> Result<(), Trouble> {
+        self.site.of_life.borrow_mut().functions = self.functions.clone();
         if self.caught_up.as_ref() != Some(&self.incarnation) {
             self.connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
             *self.caught_up = Some(self.incarnation.clone());

@@ -47,20 +47,27 @@ BEGIN
     RAISE EXCEPTION 'this function is for Consort alone' USING ERRCODE = '42501';
   END IF;
 END $f$;
--- A token shows, inside of a transaction, that Consort certifies it. Both functions make it by themselves: a function that
--- is called under two search paths is planned anew each time.
+-- Inside of a transaction a parameter shows that Consort certifies it. It is one that only superusers set and read, and that
+-- has an effect at the start of a session alone.
 CREATE OR REPLACE FUNCTION consort.certifies(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  PERFORM set_config('session_preload_libraries', 'consort certifies', true);
+END $f$;
+
+-- The client has had constraints checked, and with them what is due at the COMMIT: that is due again.
+CREATE OR REPLACE FUNCTION consort.renews(secret text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE x xid8 := pg_current_xact_id_if_assigned();
 BEGIN
   PERFORM consort.check_secret(secret);
-  IF x IS NOT NULL THEN PERFORM set_config('consort.certifies', md5(concat(secret, ':', x)), true); END IF;
+  PERFORM set_config('session_preload_libraries', '', true);
+  IF x IS NOT NULL THEN INSERT INTO consort.notes (xact, rel, delta) VALUES (x, 0, 0); END IF;
 END $f$;
 
 -- A commit of what was captured must come through the certifier.
 CREATE OR REPLACE FUNCTION consort.must_be_certified() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $f$
 BEGIN
-  IF (pg_catalog.current_setting('consort.certifies', true) OPERATOR(pg_catalog.=)
-      (SELECT pg_catalog.md5(pg_catalog.concat(value, ':', pg_catalog.pg_current_xact_id_if_assigned())) FROM consort.secret)) IS NOT TRUE THEN
+  IF pg_catalog.current_setting('session_preload_libraries') OPERATOR(pg_catalog.<>) 'consort certifies' THEN
     RAISE EXCEPTION 'the transaction changes rows and was not certified' USING ERRCODE = '0A000',
       HINT = 'Commit through Consort, and outside of procedures and DO blocks.';
   END IF;
@@ -509,10 +516,11 @@ CREATE OR REPLACE FUNCTION consort.notes(secret text) RETURNS text LANGUAGE plpg
 DECLARE x xid8 := pg_current_xact_id_if_assigned(); answer text;
 BEGIN
   PERFORM consort.check_secret(secret);
+  -- What the COMMIT itself still writes is not certified.
+  PERFORM set_config('session_preload_libraries', '', true);
   IF x IS NULL THEN RETURN NULL; END IF;
   SELECT CASE WHEN EXISTS (SELECT FROM consort.effects WHERE xact = x) OR EXISTS (SELECT FROM consort.permits WHERE xact = x) THEN ''
     ELSE (SELECT json_agg(json_build_array(shape, delta, key, image, writes, shares))::text FROM consort.notes WHERE xact = x) END INTO answer;
-  IF answer IS NULL THEN PERFORM set_config('consort.certifies', '', true); END IF;
   RETURN answer;
 END $f$;
 CREATE OR REPLACE FUNCTION consort.shape(secret text, its_shape text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
@@ -529,7 +537,9 @@ BEGIN
   PERFORM consort.check_secret(secret);
   IF x IS NULL THEN RETURN NULL; END IF;
   DELETE FROM consort.permits WHERE xact = x;
+  PERFORM set_config('session_preload_libraries', 'consort certifies', true);
   PERFORM consort.gather(x);
+  PERFORM set_config('session_preload_libraries', '', true);
   SELECT json_build_object('effects', json_agg(effect ORDER BY place),
       'writes', (SELECT json_agg(DISTINCT i) FROM consort.effects, unnest(writes) i WHERE xact = x),
       'shares', (SELECT json_agg(DISTINCT i) FROM consort.effects, unnest(shares) i WHERE xact = x),
@@ -548,8 +558,6 @@ BEGIN
   PERFORM consort.check_secret(secret);
   DELETE FROM consort.notes WHERE xact = pg_current_xact_id_if_assigned();
   INSERT INTO consort.version VALUES (v::bigint);
-  -- What the COMMIT itself still writes is not certified.
-  PERFORM set_config('consort.certifies', '', true);
 END $f$;
 
 -- Commands that change the catalog: they are recorded where a client runs them through Consort, and refused elsewhere. The
@@ -653,7 +661,7 @@ END $f$;
 
 -- Clients may call what follows, and nothing else.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA consort FROM public;
-GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.notes(text), consort.shape(text, text), consort.capture(text), consort.commit_at(text, text),
+GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.renews(text), consort.notes(text), consort.shape(text, text), consort.capture(text), consort.commit_at(text, text),
   consort.permit(text), consort.permit(text, text, text), consort.no_permit(text), consort.settings(), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
   consort.note_notify(text, text), consort.note_sequences(text),
   consort.note_locks(text, text[], boolean), consort.note_lock(text, oid[], boolean) TO public;

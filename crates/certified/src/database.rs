@@ -1,5 +1,6 @@
 //! One database that all nodes have: its order, and how its commands tell that they are Consort's own.
 
+use crate::engine::Functions;
 use crate::notes::Shapes;
 use crate::options::Options;
 use crate::record::Record;
@@ -11,7 +12,16 @@ use std::rc::Rc;
 const WINDOW: usize = 100_000;
 
 /// One database at one node.
-pub(crate) type Site = certified_flow::Site<Shapes>;
+pub(crate) type Site = certified_flow::Site<Life>;
+
+/// Knowledge of one life of a node's server.
+#[derive(Default)]
+pub(crate) struct Life {
+    /// The functions that Consort has installed there.
+    pub(crate) functions: Rc<Functions>,
+    /// Tables as notes of this life name them.
+    pub(crate) shapes: Shapes,
+}
 
 /// One database.
 pub(crate) struct Database {
@@ -20,7 +30,7 @@ pub(crate) struct Database {
     /// How the cluster behaves.
     pub(crate) options: Rc<Options>,
     /// Its commits, and the database at each node.
-    pub(crate) order: Order<Record, Shapes>,
+    pub(crate) order: Order<Record, Life>,
     /// Held shared by commits, alone by a command that changes the catalog.
     pub(crate) catalog: tokio::sync::RwLock<()>,
     /// Parameter of Consort's own commands at the nodes. Each process has its own: one that was replaced commits nothing.

@@ -1,9 +1,12 @@
-//! A session's connection at its node: the client's own requests pass, and Consort's own commands are statements that it
-//! prepares there once.
+//! A session's connection at its node: the client's own requests pass, and Consort's own commands come between them.
+//!
+//! A client may prepare statements, change settings and make objects of any name. So a command of Consort's own is a
+//! text that is parsed each time and names nothing that clients make, or a function that is called by its OID.
 
 use conn::log_in::LoggedIn;
 use conn::peer::{Peer, malformed};
 use conn::socket::Place;
+use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use wire::tag::back;
@@ -12,95 +15,120 @@ use wire::{Asks, CancelRequest, Complaint, Frame, Status, Target};
 /// No message is longer.
 pub(crate) const LONGEST: usize = 0x3FFF_FFFF;
 
-/// A command of Consort's own. One of those that take effect in the schema `consort` says the secret, its first parameter.
+/// The OIDs of the functions of the schema `consort` at one node.
+pub(crate) type Functions = HashMap<String, u32>;
+
+/// A command of Consort's own.
 #[derive(Clone, Debug)]
-pub(crate) struct Command {
-    name: &'static str,
-    says_secret: bool,
-    parameter: Option<String>,
+pub(crate) enum Command {
+    /// A statement.
+    Text(&'static str),
+    /// A function of the schema `consort`. Where it says the secret that is the first parameter.
+    Call {
+        /// Name.
+        function: &'static str,
+        /// True for a function with an effect: clients call it in vain.
+        says_secret: bool,
+        /// The other parameters.
+        parameters: Vec<String>,
+    },
 }
 
 macro_rules! commands {
-    ($($function:ident $name:literal $text:literal)*) => {
+    ($($function:ident $text:expr)*) => {
         impl Command {
             $(
-                #[doc = concat!("`", $text, "`")]
+                #[doc = concat!("`", stringify!($text), "`")]
                 pub(crate) fn $function() -> Command {
-                    Command { name: $name, says_secret: has_parameter($text), parameter: None }
+                    Command::Text($text)
                 }
             )*
         }
-        /// Name and text of each.
-        const ALL: &[(&str, &str)] = &[$(($name, $text)),*];
     };
 }
 
-/// Whether a text has a parameter.
-const fn has_parameter(text: &str) -> bool {
-    let (bytes, mut at) = (text.as_bytes(), 0);
-    while at < bytes.len() {
-        if bytes[at] == b'$' {
-            return true;
-        }
-        at += 1;
-    }
-    false
-}
+/// Opens a transaction.
+pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE";
+/// Opens a transaction that reads.
+pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 commands! {
-    begin "consort_begin" "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
-    begin_read "consort_read" "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-    commit "consort_commit" "COMMIT"
-    incarnation "consort_incarnation" "SELECT consort.incarnation()"
-    roll_back "consort_rollback" "ROLLBACK"
-    fail "consort_fail" "ROLLBACK TO SAVEPOINT consort_no_savepoint"
-    immediate "consort_immediate" "SET CONSTRAINTS ALL IMMEDIATE"
-    certifies "consort_certifies" "SELECT consort.certifies($1)"
-    certifies_early "consort_certifies_early" "SELECT consort.certifies($1) FROM pg_catalog.pg_current_xact_id()"
-    permits_ddl "consort_permit" "SELECT consort.permit($1)"
-    no_permit "consort_no_permit" "SELECT consort.no_permit($1)"
-    notes "consort_notes" "SELECT consort.notes($1)"
-    capture "consort_capture" "SELECT consort.capture($1)"
-    note_sequences "consort_sequences" "SELECT consort.note_sequences($1)"
-    flush "consort_flush" "SELECT pg_catalog.set_config('synchronous_commit', 'on', true), pg_catalog.pg_logical_emit_message(true, 'consort', '')"
-    bound_locks "consort_bound_locks" "SELECT pg_catalog.set_config('lock_timeout', '5s', true)"
-    in_memory "consort_in_memory" "SET synchronous_commit = off"
-    on_disk "consort_on_disk" "SET synchronous_commit = on"
+    begin BEGIN
+    begin_read BEGIN_READ
+    commit "COMMIT"
+    roll_back "ROLLBACK"
+    fail "ROLLBACK TO SAVEPOINT consort_no_savepoint"
+    immediate "SET CONSTRAINTS ALL IMMEDIATE"
+    deferred "SET CONSTRAINTS consort.must_be_certified DEFERRED"
+    bound_locks "SET LOCAL lock_timeout = '5s'"
+    in_memory "SET synchronous_commit = off"
+    on_disk "SET synchronous_commit = on"
+    flush "SELECT pg_catalog.set_config('synchronous_commit', 'on', true), pg_catalog.pg_logical_emit_message(true, 'consort', '')"
 }
 
-/// Commands with the secret and one more parameter, a text.
-const WITH_PARAMETER: &[(&str, &str)] = &[
-    ("consort_shape", "SELECT consort.shape($1, $2)"),
-    ("consort_version", "SELECT consort.commit_at($1, $2)"),
-    ("consort_statement", "SELECT consort.note_statement($1, $2)"),
-    ("consort_notify", "SELECT consort.note_notify($1, $2)"),
-    ("consort_writes", "SELECT consort.note_locks($1, $2, false)"),
-    ("consort_shares", "SELECT consort.note_locks($1, $2, true)"),
-];
-
 impl Command {
-    fn with(name: &'static str, parameter: String) -> Command {
-        Command { name, says_secret: true, parameter: Some(parameter) }
+    fn call<const N: usize>(function: &'static str, parameters: [String; N]) -> Command {
+        Command::Call { function, says_secret: true, parameters: parameters.into() }
+    }
+
+    /// The life of the server.
+    pub(crate) fn incarnation() -> Command {
+        Command::Call { function: "incarnation", says_secret: false, parameters: Vec::new() }
+    }
+
+    /// Changes of the transaction may be committed.
+    pub(crate) fn certifies() -> Command {
+        Command::call("certifies", [])
+    }
+
+    /// The check of SET CONSTRAINTS is over: the COMMIT is checked again.
+    pub(crate) fn renews() -> Command {
+        Command::call("renews", [])
+    }
+
+    /// The next command that changes the catalog is the client's own.
+    pub(crate) fn permits_ddl() -> Command {
+        Command::call("permit", [])
+    }
+
+    /// The command has run.
+    pub(crate) fn no_permit() -> Command {
+        Command::call("no_permit", [])
+    }
+
+    /// The notes of the transaction.
+    pub(crate) fn notes() -> Command {
+        Command::call("notes", [])
+    }
+
+    /// The write set of the transaction, read from its tables.
+    pub(crate) fn capture() -> Command {
+        Command::call("capture", [])
+    }
+
+    /// All nodes go on behind the values of sequences.
+    pub(crate) fn note_sequences() -> Command {
+        Command::call("note_sequences", [])
     }
 
     /// Shape of a table, as notes have it.
     pub(crate) fn shape(shape: i64) -> Command {
-        Command::with("consort_shape", shape.to_string())
+        Command::call("shape", [shape.to_string()])
     }
 
     /// The transaction shows this version.
     pub(crate) fn commit_at(version: u64) -> Command {
-        Command::with("consort_version", version.to_string())
+        Command::call("commit_at", [version.to_string()])
     }
 
     /// A command that no event trigger hears of is an effect.
     pub(crate) fn note_statement(text: &str) -> Command {
-        Command::with("consort_statement", text.to_owned())
+        Command::call("note_statement", [text.to_owned()])
     }
 
     /// Listeners at all nodes hear of it.
     pub(crate) fn note_notify(text: &str) -> Command {
-        Command::with("consort_notify", text.to_owned())
+        Command::call("note_notify", [text.to_owned()])
     }
 
     /// Tables were locked, for writing or shared.
@@ -108,38 +136,21 @@ impl Command {
         let quoted =
             tables.iter().map(|table| format!("\"{}\"", table.replace('\\', "\\\\").replace('"', "\\\"")));
         let tables = format!("{{{}}}", quoted.collect::<Vec<_>>().join(","));
-        Command::with(if shared { "consort_shares" } else { "consort_writes" }, tables)
-    }
-
-    fn write(&self, secret: &str, out: &mut Vec<u8>) {
-        let parameters: Vec<&str> =
-            self.says_secret.then_some(secret).into_iter().chain(self.parameter.as_deref()).collect();
-        let count = u16::try_from(parameters.len()).expect("two at most");
-        let mut rest = vec![0, 0];
-        rest.extend_from_slice(&count.to_be_bytes());
-        for text in parameters {
-            let length = u32::try_from(text.len()).expect("a command is short");
-            rest.extend_from_slice(&length.to_be_bytes());
-            rest.extend_from_slice(text.as_bytes());
-        }
-        rest.extend_from_slice(&[0, 0]);
-        // One that failed has left its portal.
-        out.close(Target::Portal, PORTAL);
-        out.bind(PORTAL, self.name.as_bytes(), &rest);
-        out.execute(PORTAL, 0);
+        Command::call("note_locks", [tables, shared.to_string()])
     }
 }
 
 /// Bytes before the body of a message.
 const HEADER: usize = 5;
-const PORTAL: &[u8] = b"consort_portal";
-/// Messages with which each command is answered, where it gives no rows.
-pub(crate) const ANSWERS: usize = 3;
+/// The portal and the statement of Consort's own texts. Both are closed first: a client may have made such ones.
+const OWN: &[u8] = b"consort";
+/// Messages with which a text is answered, where it gives no rows.
+pub(crate) const ANSWERS: usize = 6;
 
 /// Answer to commands.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// The first value of each row.
+    /// The first value of each row, and the value of each function.
     pub(crate) values: Vec<Option<String>>,
     /// The error, as it came.
     pub(crate) error: Option<Vec<u8>>,
@@ -157,7 +168,7 @@ pub(crate) struct Engine {
     pub(crate) status: Status,
     /// Messages that came between answers to Consort's own commands: the client gets them.
     pub(crate) aside: Vec<u8>,
-    prepared: bool,
+    functions: Rc<Functions>,
     secret: Rc<str>,
 }
 
@@ -165,50 +176,65 @@ impl Engine {
     /// A connection that is logged in; `secret` is what Consort's own commands say.
     pub(crate) fn new(logged_in: LoggedIn, place: Place, secret: Rc<str>) -> Engine {
         let LoggedIn { peer, key, .. } = logged_in;
-        Engine { peer, key, place, status: Status::Idle, aside: Vec::new(), prepared: false, secret }
+        let functions = Rc::default();
+        Engine { peer, key, place, status: Status::Idle, aside: Vec::new(), functions, secret }
     }
 
-    /// The statements that were prepared there are gone.
-    pub(crate) fn forgets_statements(&mut self) {
-        self.prepared = false;
+    /// The functions that its node has.
+    pub(crate) fn knows(&mut self, functions: Rc<Functions>) {
+        self.functions = functions;
     }
 
-    /// Whether Consort's own statements are prepared.
-    pub(crate) fn is_prepared(&self) -> bool {
-        self.prepared
-    }
-
-    /// Prepares Consort's own statements, if they are not there.
-    pub(crate) async fn prepare(&mut self) -> io::Result<Option<Vec<u8>>> {
-        if self.prepared {
-            return Ok(None);
-        }
+    /// Writes a text, as a part of the request that follows.
+    pub(crate) fn precede(&mut self, text: &str) {
         let out = self.peer.out();
-        for (name, text) in ALL.iter().chain(WITH_PARAMETER) {
-            out.close(Target::Statement, name.as_bytes());
-            out.parse(name.as_bytes(), text.as_bytes(), &[]);
+        out.close(Target::Statement, OWN);
+        out.parse(OWN, text.as_bytes(), &[]);
+        out.close(Target::Portal, OWN);
+        out.bind(OWN, OWN, &[0; 6]);
+        // Clients execute none of them.
+        out.close(Target::Statement, OWN);
+        out.execute(OWN, 0);
+    }
+
+    /// Writes commands. Each one is a request, and has an answer.
+    pub(crate) fn write(&mut self, commands: &[Command]) {
+        for command in commands {
+            match command {
+                Command::Text(text) => {
+                    self.precede(text);
+                    self.peer.out().sync();
+                }
+                Command::Call { function, says_secret, parameters } => {
+                    let secret = says_secret.then_some(&*self.secret).into_iter();
+                    let parameters: Vec<&str> = secret.chain(parameters.iter().map(String::as_str)).collect();
+                    // The server refuses a call of what is not known: its OID is 0.
+                    let oid = self.functions.get(*function);
+                    self.peer.out().function_call(oid.copied().unwrap_or_default(), &parameters);
+                }
+            }
         }
-        out.sync();
-        let answer = self.answer().await?;
-        self.prepared = answer.error.is_none();
-        Ok(answer.error)
     }
 
-    /// Writes commands in front of what follows.
-    pub(crate) fn precede(&mut self, commands: &[Command]) {
-        let out = self.peer.out();
-        commands.iter().for_each(|command| command.write(&self.secret, out));
-    }
-
-    /// Runs commands, as one request.
+    /// Runs commands.
     pub(crate) async fn ask(&mut self, commands: &[Command]) -> io::Result<Answer> {
-        self.precede(commands);
-        self.peer.out().sync();
-        self.answer().await
+        self.write(commands);
+        self.answers(commands.len()).await
+    }
+
+    /// Reads so many answers. The error is the first one.
+    pub(crate) async fn answers(&mut self, count: usize) -> io::Result<Answer> {
+        let mut all = Answer::default();
+        for _ in 0..count {
+            let Answer { values, error } = self.answer().await?;
+            all.values.extend(values);
+            all.error = all.error.or(error);
+        }
+        Ok(all)
     }
 
     /// Reads an answer up to the next ReadyForQuery.
-    pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
+    async fn answer(&mut self) -> io::Result<Answer> {
         self.peer.send().await?;
         let mut answer = Answer::default();
         loop {
@@ -221,12 +247,17 @@ impl Engine {
                     let row = wire::row_texts(&frame).map_err(malformed)?;
                     answer.values.push(row.into_iter().next().flatten());
                 }
+                back::FUNCTION_RESULT => {
+                    answer.values.push(wire::function_result(&frame).map_err(malformed)?)
+                }
                 back::ERROR if Complaint::read(&frame).is_fatal() => {
                     return Err(io::Error::other(
                         String::from_utf8_lossy(Complaint::read(&frame).message()).into_owned(),
                     ));
                 }
                 back::ERROR => answer.error = Some(without(&self.secret, bytes)),
+                // Texts for the log show plans with their parameters.
+                back::NOTICE if is_for_the_log(&frame) => {}
                 back::NOTIFICATION | back::PARAMETER_STATUS | back::NOTICE => {
                     self.aside.extend_from_slice(bytes)
                 }
@@ -242,6 +273,12 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether it is no notice to clients, though one has asked for it (client_min_messages).
+fn is_for_the_log(notice: &Frame<'_>) -> bool {
+    let severity = Complaint::read(notice).field(b'V').unwrap_or_default();
+    severity.starts_with(b"LOG") || severity.starts_with(b"DEBUG")
 }
 
 /// An error for the client, without fields that tell the secret: PostgreSQL may name parameters in the context.

@@ -1,7 +1,7 @@
 //! Objects of a database at a node: the capture of write sets, and which of how many nodes it is.
 
-use crate::database::Database;
-use crate::database::Site;
+use crate::database::{Database, Site};
+use crate::engine::Functions;
 use crate::node_connection::{first, said};
 use crate::script::literal;
 use postgres::address::Control;
@@ -9,11 +9,19 @@ use postgres::address::Control;
 /// The schema, the triggers and their functions.
 const CAPTURE: &str = include_str!("capture.sql");
 
-/// Installs it, in one transaction. What is there already stays: its tables are not locked.
+const FUNCTIONS: &str = "SELECT DISTINCT ON (proname) proname, oid FROM pg_catalog.pg_proc \
+     WHERE pronamespace = 'consort'::pg_catalog.regnamespace ORDER BY proname, pronargs";
+
+/// Installs it, in one transaction. What is there already stays: its tables are not locked. Returns the functions that
+/// sessions call.
 ///
 /// # Errors
 /// What the server says.
-pub(crate) async fn install(control: &Control, database: &Database, site: &Site) -> Result<(), String> {
+pub(crate) async fn install(
+    control: &Control,
+    database: &Database,
+    site: &Site,
+) -> Result<Functions, String> {
     let capture = if is_installed(control).await? {
         String::new()
     } else {
@@ -36,7 +44,18 @@ pub(crate) async fn install(control: &Control, database: &Database, site: &Site)
         // The connection is as it was.
         let _ = control.batch_execute("ROLLBACK").await;
     }
-    installed.map_err(|error| format!("the capture cannot be installed: {}", said(&error)))
+    installed.map_err(|error| format!("the capture cannot be installed: {}", said(&error)))?;
+    functions(control).await
+}
+
+/// The functions that sessions call. Of those with one name it is the one with the fewest parameters.
+async fn functions(control: &Control) -> Result<Functions, String> {
+    let rows = control.rows(FUNCTIONS).await.map_err(|error| error.to_string())?;
+    let function = |row: Vec<Option<String>>| {
+        let mut values = row.into_iter().flatten();
+        Some((values.next()?, values.next()?.parse().ok()?))
+    };
+    Ok(rows.into_iter().filter_map(function).collect())
 }
 
 /// Whether the node has the capture of this very text.

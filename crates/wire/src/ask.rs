@@ -52,6 +52,8 @@ pub trait Asks {
     fn execute(&mut self, portal: &[u8], max_rows: i32);
     /// Close.
     fn close(&mut self, target: Target, name: &[u8]);
+    /// FunctionCall, parameters and result as text.
+    fn function_call(&mut self, function: u32, parameters: &[&str]);
     /// Sync.
     fn sync(&mut self);
     /// Flush.
@@ -155,6 +157,21 @@ impl Asks for Vec<u8> {
         frame(self, front::CLOSE, |out| {
             out.push(target_byte(target));
             string(out, name);
+        });
+    }
+
+    fn function_call(&mut self, function: u32, parameters: &[&str]) {
+        frame(self, front::FUNCTION_CALL, |out| {
+            let count = u16::try_from(parameters.len()).expect("a function of ours takes few parameters");
+            out.extend_from_slice(&function.to_be_bytes());
+            out.extend_from_slice(&[0; 2]);
+            out.extend_from_slice(&count.to_be_bytes());
+            for text in parameters {
+                let length = u32::try_from(text.len()).expect("a parameter of ours is short");
+                out.extend_from_slice(&length.to_be_bytes());
+                out.extend_from_slice(text.as_bytes());
+            }
+            out.extend_from_slice(&[0; 2]);
         });
     }
 

@@ -25,8 +25,8 @@ pub use frame::{Frame, HEADER_BYTES, Malformed, Part, Side, Splitter, Step};
 pub use md5::{md5_answer, md5_secret};
 pub use numbers::{Numbers, columns_compared, parameter_description_in, row_description_in};
 pub use reply::{
-    Authentication, CommandTag, Complaint, Notification, Status, authentication, key_data, parameter_status,
-    row_texts, status,
+    Authentication, CommandTag, Complaint, Notification, Status, authentication, function_result, key_data,
+    parameter_status, row_texts, status,
 };
 pub use request::{Bind, Close, Describe, Execute, Parameters, Parse, Target, query_text};
 pub use scram::{

@@ -98,6 +98,15 @@ pub fn row_texts(frame: &Frame<'_>) -> Result<Vec<Option<String>>, Malformed> {
     (0..count).map(|_| scan.value()?.map(text).transpose()).collect()
 }
 
+/// The text of a FunctionCallResponse; `None` is NULL.
+///
+/// # Errors
+/// It is not one, or no UTF-8.
+pub fn function_result(frame: &Frame<'_>) -> Result<Option<String>, Malformed> {
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).map_err(|_| Malformed::Body);
+    Scan::new(frame.body()).value()?.map(text).transpose()
+}
+
 /// An ErrorResponse or NoticeResponse: fields, each with a byte that says what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complaint<'a> {

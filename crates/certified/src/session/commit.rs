@@ -2,9 +2,9 @@
 
 use super::node_session::NodeSession;
 use super::{Done, Gone, Run, SERIALIZATION_FAILURE, framed};
-use crate::database::Site;
+use crate::database::{Life, Site};
 use crate::engine::Command;
-use crate::notes::{Notes, Shapes};
+use crate::notes::Notes;
 use crate::options::Engines;
 use crate::record::Record;
 use crate::timer::Clock;
@@ -13,7 +13,7 @@ use history::Version;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use tokio::time::timeout;
-use wire::{Asks, Problem, Status};
+use wire::{Problem, Status};
 
 /// Commands of a capture.
 const CAPTURE: [fn() -> Command; 3] = [Command::certifies, Command::immediate, Command::notes];
@@ -21,8 +21,13 @@ const CAPTURE: [fn() -> Command; 3] = [Command::certifies, Command::immediate, C
 impl NodeSession {
     /// Sends the capture behind a statement that is a transaction of its own, before that is answered.
     pub(super) fn captures_ahead(&mut self) {
-        self.engine.precede(&CAPTURE.map(|command| command()));
-        self.engine.peer.out().sync();
+        self.engine.write(&CAPTURE.map(|command| command()));
+    }
+
+    /// Takes the answer of such a capture.
+    pub(super) async fn captured_ahead(&mut self) -> Run<()> {
+        self.transaction.captured = Some(self.engine.answers(CAPTURE.len()).await?);
+        Ok(())
     }
 
     /// The whole life of a commit. Afterwards no transaction is open.
@@ -35,22 +40,22 @@ impl NodeSession {
         let Some(notes) = Notes::of(text) else { return Ok(None) };
         let unknown: BTreeSet<i64> = {
             let known = self.site.of_life.borrow();
-            notes.shapes().filter(|shape| !known.contains_key(shape)).collect()
+            notes.shapes().filter(|shape| !known.shapes.contains_key(shape)).collect()
         };
         for shape in unknown {
             let answer = self.engine.ask(&[Command::shape(shape)]).await?;
             let text = answer.values.into_iter().next_back().flatten();
             if let Some(known) = text.and_then(|text| serde_json::from_str(&text).ok()) {
-                self.site.of_life.borrow_mut().insert(shape, Rc::new(known));
+                self.site.of_life.borrow_mut().shapes.insert(shape, Rc::new(known));
             }
         }
-        Ok(notes.record(&self.site.of_life.borrow()).filter(|record| !record.effects.is_empty()))
+        Ok(notes.record(&self.site.of_life.borrow().shapes).filter(|record| !record.effects.is_empty()))
     }
 }
 
 impl Session for NodeSession {
     type WriteSet = Record;
-    type Life = Shapes;
+    type Life = Life;
     type Refusal = Vec<u8>;
     type Gone = Gone;
     type Timer = Clock;
@@ -59,7 +64,7 @@ impl Session for NodeSession {
         Clock
     }
 
-    fn order(&self) -> &Order<Record, Shapes> {
+    fn order(&self) -> &Order<Record, Life> {
         &self.database.order
     }
 

@@ -3,7 +3,7 @@
 use super::relay::Before;
 use super::simple::{READ_ONLY, is_control, may_repeat_here};
 use super::{Block, Done, Gone, Message, Names, REPEATS, Run, Session, sqlstate};
-use crate::engine::{ANSWERS, Command};
+use crate::engine::{ANSWERS, BEGIN, BEGIN_READ, Command};
 use crate::statement::{Class, Statement, single};
 use std::rc::Rc;
 use wire::tag::front;
@@ -124,14 +124,13 @@ impl Session {
             self.note_names(message)?;
         }
         self.node.transaction.block = Block::Implicit;
-        self.node.engine.precede(&[Command::begin_read()]);
+        self.node.engine.precede(BEGIN_READ);
         batch.iter().for_each(|message| self.node.engine.peer.out().extend_from_slice(&message.bytes));
         self.node.engine.peer.out().sync();
-        self.node.engine.precede(&[Command::commit()]);
-        self.node.engine.peer.out().sync();
+        self.node.engine.write(&[Command::commit()]);
         let outcome = self.relay(Before::Messages(ANSWERS), true).await?;
         let error = outcome.error.map(|error| self.node.said(error));
-        self.node.engine.answer().await?;
+        self.node.engine.answers(1).await?;
         self.node.forget_transaction();
         Ok(error.map_or(Ok(()), Err))
     }
@@ -176,7 +175,7 @@ impl Session {
             return Ok(Err(error));
         }
         if !group.is_empty()
-            && let Err(error) = self.send(&[&group], &[]).await?
+            && let Err(error) = self.send(&[&group]).await?
         {
             return Ok(Err(error));
         }
@@ -231,22 +230,24 @@ impl Session {
         Ok(())
     }
 
-    /// Sends messages as one request, behind commands of Consort's own which give no rows.
-    async fn send(&mut self, parts: &[&[u8]], before: &[Command]) -> Run<Done> {
-        self.send_followed(parts, before, false).await
+    /// Sends messages as one request.
+    async fn send(&mut self, parts: &[&[u8]]) -> Run<Done> {
+        self.send_followed(parts, None, false).await
     }
 
-    /// The same, with the capture right behind it if the statement is all of its transaction.
-    async fn send_followed(&mut self, parts: &[&[u8]], before: &[Command], is_followed: bool) -> Run<Done> {
-        self.node.engine.precede(before);
+    /// The same, behind a text of Consort's own which gives no rows, and with the capture right behind it if the statement
+    /// is all of its transaction.
+    async fn send_followed(&mut self, parts: &[&[u8]], before: Option<&str>, is_followed: bool) -> Run<Done> {
+        before.into_iter().for_each(|text| self.node.engine.precede(text));
         parts.iter().for_each(|part| self.node.engine.peer.out().extend_from_slice(part));
         self.node.engine.peer.out().sync();
         if is_followed {
             self.node.captures_ahead();
         }
-        let outcome = self.relay(Before::Messages(before.len() * ANSWERS), true).await?;
+        let skipped = before.map_or(0, |_| ANSWERS);
+        let outcome = self.relay(Before::Messages(skipped), true).await?;
         if is_followed {
-            self.node.transaction.captured = Some(self.node.engine.answer().await?);
+            self.node.captured_ahead().await?;
         }
         Ok(outcome.error.map_or(Ok(()), Err))
     }
@@ -261,13 +262,13 @@ impl Session {
             (Class::Commit(chain), Block::Implicit | Block::Explicit)
                 if self.node.status() == Status::InBlock =>
             {
-                match self.send(&[&group], &[]).await? {
+                match self.send(&[&group]).await? {
                     Ok(()) => self.commit_by_client(*chain).await?,
                     error => error,
                 }
             }
             (Class::Begin { .. }, Block::Implicit) => {
-                let sent = self.send(&[&group], &[]).await?;
+                let sent = self.send(&[&group]).await?;
                 self.node.transaction.block = Block::Explicit;
                 self.notes(statement);
                 match sent {
@@ -284,24 +285,23 @@ impl Session {
                 | Class::Commit(_)
                 | Class::Rollback(_),
                 _,
-            ) => self.noted(&[&group, execute], &[], statement).await?,
+            ) => self.noted(&[&group, execute], None, statement).await?,
             (_, Block::None) if self.node.status() == Status::Idle => {
-                let before = if matches!(statement.class, Class::Read | Class::Write) {
-                    vec![Command::begin()]
-                } else {
+                let is_plain = matches!(statement.class, Class::Read | Class::Write);
+                let before = is_plain.then_some(BEGIN);
+                if !is_plain {
                     self.node.open().await?;
-                    Vec::new()
-                };
+                }
                 self.node.transaction.block = Block::Implicit;
-                self.run_inside(&[&group, execute], &before, statement).await?
+                self.run_inside(&[&group, execute], before, statement).await?
             }
-            _ => self.run_inside(&[&group, execute], &[], statement).await?,
+            _ => self.run_inside(&[&group, execute], None, statement).await?,
         };
         Ok(failed.map_or_else(Step::Failed, |()| Step::GoesOn))
     }
 
-    async fn noted(&mut self, parts: &[&[u8]], before: &[Command], statement: &Statement) -> Run<Done> {
-        let is_followed = self.is_whole_transaction && !before.is_empty() && statement.may_be_followed();
+    async fn noted(&mut self, parts: &[&[u8]], before: Option<&str>, statement: &Statement) -> Run<Done> {
+        let is_followed = self.is_whole_transaction && before.is_some() && statement.may_be_followed();
         let done = self.send_followed(parts, before, is_followed).await?;
         if done.is_ok() {
             self.notes(statement);
@@ -310,8 +310,13 @@ impl Session {
     }
 
     /// A statement inside a transaction, which `before` may open.
-    async fn run_inside(&mut self, parts: &[&[u8]], before: &[Command], statement: &Statement) -> Run<Done> {
-        let opens = !before.is_empty();
+    async fn run_inside(
+        &mut self,
+        parts: &[&[u8]],
+        before: Option<&str>,
+        statement: &Statement,
+    ) -> Run<Done> {
+        let opens = before.is_some();
         if (opens || self.node.transaction.is_fresh && self.node.status() == Status::InBlock)
             && let Err(error) = self.node.starts().await?
         {

@@ -231,7 +231,7 @@ impl Session {
         self.seat.running.forget();
         self.held.begin(false);
         self.outlives_cancellation = self.node.claim.cancellation.get() == Cancellation::Sent;
-        if !self.node.engine.is_prepared() {
+        if !self.node.has_joined {
             self.node.joins().await?;
         }
         if self.node.claim.is_doomed() {
@@ -328,7 +328,8 @@ impl Session {
                 promise.consistency = level.unwrap_or(promise.default);
             }
             Class::Forgets => {
-                self.node.engine.forgets_statements();
+                // DISCARD ALL has reset what the connection was given.
+                self.node.has_joined &= self.node.status() != Status::Idle;
                 if !statement.text.to_ascii_lowercase().contains("temp") {
                     self.names.statements.retain(|name, _| name.is_empty());
                 }

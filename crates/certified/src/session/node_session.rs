@@ -50,6 +50,8 @@ pub(super) struct NodeSession {
     pub(super) promise: Promise,
     /// The node has gone while a commit was on its way: the session ends after its answer.
     pub(super) node_lost: Option<String>,
+    /// True if the connection is ready for the next request.
+    pub(super) has_joined: bool,
 }
 
 impl NodeSession {
@@ -74,26 +76,31 @@ impl NodeSession {
         // A new session sees every commit that was acknowledged before its log-in.
         let last = database.order.promised();
         let promise = Promise { consistency, default: consistency, last, told: false };
-        NodeSession { engine, database, site, claim, transaction, promise, node_lost: None }
+        NodeSession {
+            engine,
+            database,
+            site,
+            claim,
+            transaction,
+            promise,
+            node_lost: None,
+            has_joined: false,
+        }
     }
 
-    /// Prepares the connection. The version that the site shows must be of the same life of the server: a new session
-    /// may reach a server that has restarted before the applier has noticed.
+    /// Makes the connection ready, once and after the client has discarded its settings. The version that the site shows
+    /// must be of the same life of the server: a new session may reach a server that has restarted before the applier has
+    /// noticed.
     pub(super) async fn joins(&mut self) -> Run<()> {
-        if let Some(error) = self.engine.prepare().await? {
-            let why = String::from_utf8_lossy(&error).into_owned();
-            return Err(Gone::Node(format!("cannot prepare the capture: {why}")));
-        }
+        self.engine.knows(self.site.of_life.borrow().functions.clone());
         let commits = match self.database.options.engines {
             Engines::DurableOneByOne => Command::on_disk(),
             Engines::InMemory | Engines::FlushedTogether => Command::in_memory(),
         };
         let answer = self.engine.ask(&[commits, Command::incarnation()]).await?;
         let life = answer.values.into_iter().next_back().flatten();
-        if life.is_some_and(|life| self.site.is_life(&life)) {
-            return Ok(());
-        }
-        Err(Gone::Node("the node has restarted".to_owned()))
+        self.has_joined = life.is_some_and(|life| self.site.is_life(&life));
+        if self.has_joined { Ok(()) } else { Err(Gone::Node("the node has restarted".to_owned())) }
     }
 
     pub(super) fn status(&self) -> Status {
@@ -216,7 +223,7 @@ impl NodeSession {
                 self.engine.ask(&[Command::permits_ddl()]).await?;
             }
             Class::Constraints => {
-                self.engine.ask(&[Command::certifies_early()]).await?;
+                self.engine.ask(&[Command::certifies()]).await?;
             }
             _ => {}
         }
@@ -233,6 +240,10 @@ impl NodeSession {
             Class::Catalog { silent: false } => Command::no_permit(),
             Class::Notify => Command::note_notify(&statement.text),
             Class::Sequences => Command::note_sequences(),
+            Class::Constraints => {
+                let answer = self.engine.ask(&[Command::deferred(), Command::renews()]).await?;
+                return Ok(answer.error.map_or(done, Err));
+            }
             _ => return Ok(done),
         };
         let answer = self.engine.ask(&[note]).await?;

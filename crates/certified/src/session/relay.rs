@@ -49,8 +49,8 @@ pub(super) enum Before {
     Nothing,
     /// Number of messages: the commands are part of the client's request.
     Messages(usize),
-    /// A whole answer, up to its ReadyForQuery.
-    Answer,
+    /// Whole answers, each up to its ReadyForQuery.
+    Answers(usize),
 }
 
 /// Meaning of the server's next message.
@@ -99,8 +99,8 @@ impl Session {
         let mut skip = match before {
             Before::Nothing => 0,
             Before::Messages(count) => count,
-            Before::Answer => {
-                outcome.error = self.node.engine.answer().await?.error;
+            Before::Answers(count) => {
+                outcome.error = self.node.engine.answers(count).await?.error;
                 0
             }
         };

@@ -171,15 +171,13 @@ impl Session {
             return Ok(Err(error));
         }
         self.node.transaction.block = Block::Implicit;
-        self.node.engine.precede(&[Command::begin_read()]);
-        self.node.engine.peer.out().sync();
+        self.node.engine.write(&[Command::begin_read()]);
         self.node.engine.peer.out().query(statement.text.as_bytes());
-        self.node.engine.precede(&[Command::commit()]);
-        self.node.engine.peer.out().sync();
-        let outcome = self.relay(Before::Answer, false).await?;
+        self.node.engine.write(&[Command::commit()]);
+        let outcome = self.relay(Before::Answers(1), false).await?;
         let error = outcome.error.map(|error| self.node.said(error));
         // The second answer is that of the COMMIT.
-        self.node.engine.answer().await?;
+        self.node.engine.answers(1).await?;
         self.node.forget_transaction();
         Ok(error.map_or(Ok(()), Err))
     }
@@ -210,19 +208,18 @@ impl Session {
         }
         match statement.class {
             Class::Catalog { .. } => before.push(Command::permits_ddl()),
-            Class::Constraints => before.push(Command::certifies_early()),
+            Class::Constraints => before.push(Command::certifies()),
             _ => {}
         }
-        self.node.engine.precede(&before);
-        self.node.engine.peer.out().sync();
+        self.node.engine.write(&before);
         self.node.engine.peer.out().query(statement.text.as_bytes());
         let is_followed = statement.may_be_followed();
         if is_followed {
             self.node.captures_ahead();
         }
-        let outcome = self.relay(Before::Answer, false).await?;
+        let outcome = self.relay(Before::Answers(before.len()), false).await?;
         if is_followed {
-            self.node.transaction.captured = Some(self.node.engine.answer().await?);
+            self.node.captured_ahead().await?;
         }
         if let Some(error) = outcome.error {
             return Ok(Err(error));

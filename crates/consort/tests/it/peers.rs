@@ -7,6 +7,7 @@ mod histories;
 mod hostile;
 mod membership;
 mod review;
+mod untrusted_roles;
 mod workloads;
 mod write_sets;
 

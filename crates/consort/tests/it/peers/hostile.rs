@@ -27,6 +27,8 @@ fn functions_and_settings_of_consort_serve_no_client() {
         "DELETE FROM consort.notes",
         "SELECT consort.capture('guessed')",
         "SELECT consort.certifies('guessed')",
+        "SELECT consort.renews('guessed')",
+        "SELECT set_config('session_preload_libraries', 'consort certifies', false)",
         "SELECT consort.commit_at('guessed', '99')",
         "SELECT consort.permit('guessed', 'postgres', '')",
         "SELECT consort.run_as('postgres', '', 'DROP TABLE t')",
