@@ -48,6 +48,7 @@ pub struct Order<W, L> {
     ledger: Ledger,
     records: RefCell<Recent<W>>,
     acknowledged: Cell<Version>,
+    catalog_version: Cell<Version>,
     /// Transactions that were refused.
     conflicts: Cell<u64>,
     bugs: Bugs,
@@ -62,17 +63,22 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         let floor = ledger.oldest().map_or(ledger.newest(), |oldest| Version::new(oldest.get() - 1));
         let mut certifier = Certifier::new(floor, options.window);
         let mut records = Recent::default();
+        let mut catalog_version = Version::ZERO;
         for read in reader {
             let read = read.map_err(|error| error.to_string())?;
             let record = W::of_bytes(&read.bytes)
                 .map_err(|error| format!("the ledger's record {} cannot be read: {error}", read.version))?;
             certifier.restore(read.version, &record.items());
+            if record.changes_the_catalog() {
+                catalog_version = read.version;
+            }
             records.keep(read.version, record, read.bytes.len());
         }
         Ok(Order {
             sites: (0..options.nodes).map(|number| Rc::new(Site::new(number))).collect(),
             certifier: RefCell::new(certifier),
             acknowledged: Cell::new(ledger.newest()),
+            catalog_version: Cell::new(catalog_version),
             ledger,
             records: RefCell::new(records),
             conflicts: Cell::default(),
@@ -88,6 +94,11 @@ impl<W: WriteSet, L: Default> Order<W, L> {
     /// The newest version that a client knows to be committed.
     pub fn acknowledged(&self) -> Version {
         self.acknowledged.get()
+    }
+
+    /// The version of the newest command that changes the catalog.
+    pub fn catalog_version(&self) -> Version {
+        self.catalog_version.get()
     }
 
     /// A client is told that this version is committed.
@@ -137,6 +148,9 @@ impl<W: WriteSet, L: Default> Order<W, L> {
             }
         })?;
         let version = certified.version;
+        if record.changes_the_catalog() {
+            self.catalog_version.set(version);
+        }
         claim.certified(version);
         if !self.bugs.has(Bug::ExpectedVersionApplied) {
             site.expects(version);

@@ -10,6 +10,11 @@ pub trait WriteSet: Sized {
     /// True if other nodes have nothing to do for it: it claims items alone.
     fn is_empty(&self) -> bool;
 
+    /// Whether a command that changes the catalog is among its effects.
+    fn changes_the_catalog(&self) -> bool {
+        false
+    }
+
     /// The bytes that the ledger keeps.
     fn bytes(&self) -> Vec<u8>;
 

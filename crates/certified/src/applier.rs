@@ -9,6 +9,7 @@ use crate::node_connection::{Connections, SILENT, Trouble, answered, first, reac
 use crate::record::Record;
 use crate::script::{Way, transaction};
 use crate::timer::Clock;
+use crate::user_code::UserCode;
 use certified_flow::{Node, follow};
 use history::Version;
 use postgres::address::{Address, Control};
@@ -35,6 +36,9 @@ const INCARNATION: &str = "SELECT consort.incarnation()";
 
 /// After a crash a node has lost positions of sequences, and a copy has those of another node.
 const PASS: &str = "SELECT consort.pass_columns()";
+
+/// Tables whose rows may call code of users.
+const TABLES_WITH_CODE: &str = "SELECT consort.tables_with_code()";
 
 /// Applies for ever.
 pub(crate) async fn run(database: Rc<Database>, site: Rc<Site>) {
@@ -69,7 +73,9 @@ async fn serve(
     }
     let functions = install::install(&connections.applies, database, site).await?.into();
     let incarnation = first(&connections.looks, INCARNATION).await?;
-    let mut node = FollowingNode { connections, database, site, incarnation, functions, caught_up: life };
+    let user_code = UserCode::default();
+    let mut node =
+        FollowingNode { connections, database, site, incarnation, functions, user_code, caught_up: life };
     follow(&database.order, site, &mut node, database.options.engines.group()).await
 }
 
@@ -81,6 +87,8 @@ struct FollowingNode<'a> {
     incarnation: String,
     /// The functions that it has installed.
     functions: Rc<Functions>,
+    /// Tables whose rows call code of users there.
+    user_code: UserCode,
     /// The last life of the server in which it has caught up.
     caught_up: &'a mut Option<String>,
 }
@@ -123,66 +131,80 @@ impl Node for FollowingNode<'_> {
     }
 
     async fn apply(&mut self, records: &[(Version, Rc<Record>)]) -> Result<(), Trouble> {
+        self.look_for_code().await?;
         let borrowed: Vec<_> = records.iter().map(|(version, record)| (*version, &**record)).collect();
-        apply(&self.connections, self.site, &borrowed).await
+        self.apply_together(&borrowed).await
     }
 }
 
-/// Applies records in one transaction; where values of unique keys were exchanged each is applied alone, deleting first.
-async fn apply(
-    connections: &Connections,
-    site: &Site,
-    records: &[(Version, &Record)],
-) -> Result<(), Trouble> {
-    let error = match commit(connections, site, records, Way::InPlace).await {
-        Ok(()) => return Ok(()),
-        Err(Failure::Server(error)) => error,
-        Err(failure) => return Err(failure.said()),
-    };
-    undo(connections).await?;
-    if records.len() == 1 && !is_exchange(&error) {
-        return Err(said(&error));
-    }
-    for record in records {
-        apply_alone(connections, site, record).await?;
-    }
-    Ok(())
-}
-
-/// Applies one record; after an exchange of values of a unique key once more, deleting first.
-async fn apply_alone(
-    connections: &Connections,
-    site: &Site,
-    record: &(Version, &Record),
-) -> Result<(), Trouble> {
-    let record = std::slice::from_ref(record);
-    match commit(connections, site, record, Way::InPlace).await {
-        Err(Failure::Server(error)) if is_exchange(&error) => {
-            undo(connections).await?;
-            commit(connections, site, record, Way::Again).await.map_err(Failure::said)
+impl FollowingNode<'_> {
+    /// Looks again for tables that call code of users, once the node shows the newest command that changes the catalog.
+    /// Before that nothing is known of any table.
+    async fn look_for_code(&mut self) -> Result<(), Trouble> {
+        let (order, shown) = (&self.database.order, self.site.visible());
+        let changed = order.catalog_version();
+        if self.user_code.is_known_at(changed) {
+            return Ok(());
         }
-        done => done.map_err(Failure::said),
+        let mut found = UserCode::default();
+        if shown >= changed {
+            let looks = &self.connections.looks;
+            let rows = async { looks.rows(TABLES_WITH_CODE).await.map_err(|error| error.to_string()) };
+            found = UserCode::found(shown, answered(rows).await?.into_iter().flatten().flatten());
+        }
+        // Another command may have come meanwhile.
+        if !found.is_known_at(order.catalog_version()) {
+            found = UserCode::default();
+        }
+        self.user_code = found;
+        Ok(())
     }
-}
 
-/// Applies records in one transaction, which commits if the node has the rows that they change.
-async fn commit(
-    connections: &Connections,
-    site: &Site,
-    records: &[(Version, &Record)],
-    way: Way,
-) -> Result<(), Failure> {
-    let script = transaction(records, way);
-    let said = blockers::run(connections, site, &script.sql).await?;
-    if let Some((at, rows, said)) = script.difference(&said) {
-        let (first, last) = (records.first().map(|one| one.0), records.last().map(|one| one.0));
-        let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
-        return Err(Failure::Differs(format!(
-            "the node has other rows than the node that wrote {first} to {last}: statement {at} concerns {said} rows, \
-             {rows} there. Make the node again from a copy of another one"
-        )));
+    /// Applies records in one transaction; where values of unique keys were exchanged each is applied alone, deleting first.
+    async fn apply_together(&self, records: &[(Version, &Record)]) -> Result<(), Trouble> {
+        let error = match self.commit(records, Way::InPlace).await {
+            Ok(()) => return Ok(()),
+            Err(Failure::Server(error)) => error,
+            Err(failure) => return Err(failure.said()),
+        };
+        undo(&self.connections).await?;
+        if records.len() == 1 && !is_exchange(&error) {
+            return Err(said(&error));
+        }
+        for record in records {
+            self.apply_alone(record).await?;
+        }
+        Ok(())
     }
-    blockers::run(connections, site, "COMMIT").await.map(drop)
+
+    /// Applies one record; after an exchange of values of a unique key once more, deleting first.
+    async fn apply_alone(&self, record: &(Version, &Record)) -> Result<(), Trouble> {
+        let record = std::slice::from_ref(record);
+        match self.commit(record, Way::InPlace).await {
+            Err(Failure::Server(error)) if is_exchange(&error) => {
+                undo(&self.connections).await?;
+                self.commit(record, Way::Again).await.map_err(Failure::said)
+            }
+            done => done.map_err(Failure::said),
+        }
+    }
+
+    /// Applies records in one transaction, which commits if the node has the rows that they change.
+    async fn commit(&self, records: &[(Version, &Record)], way: Way) -> Result<(), Failure> {
+        let texts = transaction(records, way, &self.user_code).texts;
+        for text in texts {
+            let said = blockers::run(&self.connections, self.site, &text.sql).await?;
+            if let Some((at, rows, said)) = text.difference(&said) {
+                let (first, last) = (records.first().map(|one| one.0), records.last().map(|one| one.0));
+                let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+                return Err(Failure::Differs(format!(
+                    "the node has other rows than the node that wrote {first} to {last}: statement {at} concerns \
+                     {said} rows, {rows} there. Make the node again from a copy of another one"
+                )));
+            }
+        }
+        blockers::run(&self.connections, self.site, "COMMIT").await.map(drop)
+    }
 }
 
 /// Whether values of a unique key may have been exchanged.
@@ -196,13 +218,14 @@ async fn undo(connections: &Connections) -> Result<(), Trouble> {
 
 async fn connect(address: &Address, database: &Database) -> Result<Connections, Trouble> {
     let looks = reach(address).await?;
-    let applies = reach(address).await?;
     let commits = database.options.engines.synchronous_commit();
-    let set = format!(
-        "SET session_replication_role = replica; SET synchronous_commit = {commits}; \
-         SET application_name = 'consort applier'; SET deadlock_timeout = '10s'; SET client_min_messages = error"
+    // Code of users that runs here may set what every user may: RESET ALL takes that back.
+    let settings = format!(
+        "-c session_replication_role=replica -c synchronous_commit={commits} -c deadlock_timeout=10s \
+         -c client_min_messages=error"
     );
-    applies.batch_execute(&set).await.map_err(|error| said(&error))?;
+    let applies = Control::with_settings(address, "consort applier", &settings);
+    let applies = applies.await.map_err(|error| error.to_string())?;
     end_all(&applies, "application_name = 'consort applier'").await?;
     let pid = first(&applies, "SELECT pg_catalog.pg_backend_pid()").await?;
     let pid = pid.parse().map_err(|_| "the node reports no process number".to_owned())?;

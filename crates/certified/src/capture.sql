@@ -94,6 +94,38 @@ CREATE OR REPLACE FUNCTION consort.key_seed(ind oid) RETURNS bigint LANGUAGE sql
 CREATE OR REPLACE FUNCTION consort.table_item(rel oid) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
   $f$ SELECT consort.seed('table', consort.full_name(coalesce(pg_partition_root(rel::regclass)::oid, rel))) $f$;
 
+-- Whether an expression calls PostgreSQL's own immutable functions alone: others may run any code, set_config and
+-- query_to_xml among them.
+CREATE OR REPLACE FUNCTION consort.is_plain(tree pg_node_tree) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
+  SELECT tree IS NULL OR tree::text !~ '{(COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|ROWCOMPAREEXPR|XMLEXPR) '
+    AND NOT EXISTS (SELECT FROM regexp_matches(tree::text, ':(?:op)?funcid ([0-9]+)', 'g') AS f LEFT JOIN pg_proc p ON p.oid = f[1]::oid
+      WHERE p.oid >= 16384 OR p.provolatile IS DISTINCT FROM 'i') $f$;
+-- Whether values of a type are read, written, cast and compared without code of users. Only superusers make base types, and
+-- functions in C.
+CREATE OR REPLACE FUNCTION consort.is_plain_type(typ oid) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE t pg_type;
+BEGIN
+  WHILE typ >= 16384 LOOP
+    SELECT * INTO t FROM pg_type WHERE oid = typ;
+    IF t.typtype NOT IN ('b', 'd', 'e') OR EXISTS (SELECT FROM pg_constraint WHERE contypid = typ AND NOT consort.is_plain(conbin))
+      OR EXISTS (SELECT FROM pg_cast JOIN pg_proc p ON p.oid = castfunc JOIN pg_language l ON l.oid = prolang
+        WHERE typ IN (castsource, casttarget) AND lanname NOT IN ('internal', 'c')) THEN
+      RETURN false;
+    END IF;
+    typ := CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END;
+  END LOOP;
+  RETURN true;
+END $f$;
+-- The text of a value, as other nodes read it: what the type's output function gives, which no cast replaces.
+CREATE OR REPLACE FUNCTION consort.output_of(expression text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS
+  $f$ SELECT format('(CASE WHEN num_nonnulls(%1$s) = 1 THEN concat(%1$s) END)', expression) $f$;
+CREATE OR REPLACE FUNCTION consort.text_of(expression text, typ oid) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
+  $f$ SELECT CASE WHEN consort.is_plain_type(typ) THEN format('%s::text', expression) ELSE consort.output_of(expression) END $f$;
+
+CREATE OR REPLACE FUNCTION consort.is_composite(typ oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
+  WITH RECURSIVE base AS (SELECT typ AS oid UNION SELECT typbasetype FROM pg_type t JOIN base ON t.oid = base.oid WHERE typtype = 'd')
+  SELECT EXISTS (SELECT FROM base JOIN pg_type t ON t.oid = base.oid WHERE typtype = 'c') $f$;
+
 -- An expression whose hash is equal where the values are, and the same at every node. Where no such is known all values
 -- count as one.
 CREATE OR REPLACE FUNCTION consort.hashed(expression text, typ oid, coll oid) RETURNS text
@@ -111,7 +143,9 @@ BEGIN
   END LOOP;
   IF t.typname = 'citext' AND base = typ THEN
     RETURN format('pg_catalog.lower((%s)::text)', expression);
-  ELSIF t.typtype = 'e' OR base IN ('macaddr'::regtype, 'macaddr8'::regtype, 'bit'::regtype, 'varbit'::regtype) THEN
+  ELSIF t.typtype = 'e' THEN
+    RETURN format('concat(%s)', expression);
+  ELSIF base IN ('macaddr'::regtype, 'macaddr8'::regtype, 'bit'::regtype, 'varbit'::regtype) THEN
     RETURN format('(%s)::text', expression);
   ELSIF base IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype,
       'uuid'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'time'::regtype, 'numeric'::regtype,
@@ -123,11 +157,12 @@ BEGIN
 END $f$;
 
 -- The columns by which a row is found at other nodes: the primary key, else a unique key of columns that are never null.
+-- A constant of a composite type is compared with no value.
 CREATE OR REPLACE FUNCTION consort.identity_index(relation oid) RETURNS oid LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
   SELECT indexrelid FROM pg_index i
   WHERE indrelid = relation AND indisunique AND indisvalid AND indpred IS NULL AND indexprs IS NULL
     AND NOT EXISTS (SELECT FROM pg_attribute a WHERE attrelid = relation
-      AND attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1]) AND NOT attnotnull)
+      AND attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1]) AND (NOT attnotnull OR consort.is_composite(atttypid)))
   ORDER BY indisprimary DESC, indisreplident DESC, indexrelid LIMIT 1 $f$;
 
 -- The items of one key of a row, which is called `side` (OLD or NEW): an array expression, empty where the key does not count.
@@ -148,6 +183,8 @@ BEGIN
     present := present || (expression || ' IS NOT NULL');
   END LOOP;
   IF i.indnullsnotdistinct THEN present := ARRAY['true']; END IF;
+  -- Code of users does not run here, with the rights of Consort: all values are one.
+  IF NOT (consort.is_plain(i.indexprs) AND consort.is_plain(i.indpred)) THEN RETURN format('%s::bigint', consort.key_seed(ind)); END IF;
   IF i.indexprs IS NULL AND i.indpred IS NULL THEN
     RETURN format('CASE WHEN %s THEN ARRAY[hash_record_extended(ROW(%s), %s)] ELSE ''{}'' END',
       array_to_string(present, ' AND '), array_to_string(parts, ', '), consort.key_seed(ind));
@@ -159,13 +196,13 @@ END $f$;
 
 -- Whether two rows differ in what a key is made of.
 CREATE OR REPLACE FUNCTION consort.columns_differ(rel oid, columns int2[]) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
-  SELECT coalesce(string_agg(format('OLD.%1$I::text IS DISTINCT FROM NEW.%1$I::text', attname), ' OR '), 'false')
+  SELECT coalesce(string_agg(format('%s IS DISTINCT FROM %s', consort.text_of(format('OLD.%I', attname), atttypid), consort.text_of(format('NEW.%I', attname), atttypid)), ' OR '), 'false')
   FROM pg_attribute WHERE attrelid = rel AND attnum = ANY (columns) AND attnum > 0 $f$;
 
 -- The body of the row trigger of one table.
 CREATE OR REPLACE FUNCTION consort.note_body(relation oid, its_shape bigint) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE body text := ''; i record; c record; own oid := consort.identity_index(relation); key_old text; key_new text; same text; parts text; image text;
+DECLARE body text := ''; i record; c record; own oid := consort.identity_index(relation); key_old text; key_new text; same text; parts text; is_hashed boolean; image text;
 BEGIN
   FOR i IN SELECT * FROM pg_index WHERE indrelid = relation AND indisunique AND indisvalid ORDER BY indexrelid LOOP
     body := body || format(E'  IF TG_OP = ''INSERT'' THEN w := w || %1$s;\n  ELSIF TG_OP = ''DELETE'' THEN w := w || %2$s;\n  ELSIF %3$s THEN w := w || %2$s || %1$s; END IF;\n',
@@ -174,32 +211,36 @@ BEGIN
         THEN consort.columns_differ(relation, (i.indkey::int2[])[0:i.indnkeyatts - 1]) ELSE 'true' END);
   END LOOP;
   FOR c IN SELECT * FROM pg_constraint WHERE conrelid = relation AND contype = 'f' ORDER BY oid LOOP
-    SELECT string_agg(consort.hashed(format('(NEW.%I)::%s', a.attname, format_type(p.atttypid, NULL)), p.atttypid, p.attcollation), ', ' ORDER BY place.n)
-      INTO parts
+    -- A cast that users have made does not run here: the whole parent counts.
+    SELECT string_agg(consort.hashed(CASE WHEN a.atttypid = p.atttypid THEN format('NEW.%I', a.attname) ELSE format('(NEW.%I)::%s', a.attname, format_type(p.atttypid, NULL)) END,
+        p.atttypid, p.attcollation), ', ' ORDER BY place.n),
+        bool_and(a.atttypid = p.atttypid OR consort.is_plain_type(a.atttypid) AND consort.is_plain_type(p.atttypid))
+      INTO parts, is_hashed
       FROM (SELECT k.n, c.conkey[array_position(c.confkey, x.indkey[k.n - 1])] AS child, x.indkey[k.n - 1] AS parent
             FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n) WHERE x.indexrelid = c.conindid) AS place
       JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = place.child
       JOIN pg_attribute p ON p.attrelid = c.confrelid AND p.attnum = place.parent;
     SELECT string_agg(format('NEW.%I IS NOT NULL', attname), ' AND ') INTO same
       FROM pg_attribute WHERE attrelid = relation AND attnum = ANY (c.conkey);
-    body := body || format(E'  IF TG_OP <> ''DELETE'' THEN IF (TG_OP = ''INSERT'' OR %s) AND %s THEN\n    s := s || hash_record_extended(ROW(%s), %s); END IF; END IF;\n',
-      consort.columns_differ(relation, c.conkey), same, parts, consort.key_seed(c.conindid));
+    body := body || format(E'  IF TG_OP <> ''DELETE'' THEN IF (TG_OP = ''INSERT'' OR %s) AND %s THEN\n    s := s || %s; END IF; END IF;\n',
+      consort.columns_differ(relation, c.conkey), same, CASE WHEN is_hashed THEN format('hash_record_extended(ROW(%s), %s)', parts, consort.key_seed(c.conindid))
+        ELSE format('%s::bigint', consort.table_item(c.confrelid)) END);
   END LOOP;
   FOR c IN SELECT * FROM pg_constraint WHERE conrelid = relation AND contype = 'x' LOOP
     body := body || format(E'  IF TG_OP <> ''DELETE'' THEN w := w || %s::bigint; END IF;\n',
       consort.seed('exclusion', consort.full_name(relation) || ':' || c.conname));
   END LOOP;
-  SELECT 'ARRAY[' || string_agg(format('NEW.%I::text', attname), ', ' ORDER BY attnum) || ']' INTO image
+  SELECT 'ARRAY[' || string_agg(consort.text_of(format('NEW.%I', attname), atttypid), ', ' ORDER BY attnum) || ']' INTO image
     FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND own IS NOT NULL;
   IF own IS NULL THEN
     -- Nothing tells the rows apart: the whole table is the item, and a row is found by all its columns.
-    SELECT string_agg(format('OLD.%I::text', attname), ', ' ORDER BY attnum), string_agg(format('NEW.%I::text', attname), ', ' ORDER BY attnum)
+    SELECT string_agg(consort.output_of(format('OLD.%I', attname)), ', ' ORDER BY attnum), string_agg(consort.output_of(format('NEW.%I', attname)), ', ' ORDER BY attnum)
       INTO key_old, key_new FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
     -- New rows get along with each other: the transaction's intent on the table is enough.
     body := body || format(E'  IF TG_OP <> ''INSERT'' THEN w := w || %s::bigint; END IF;\n', consort.table_item(relation));
     same := 'false';
   ELSE
-    SELECT string_agg(format('OLD.%I::text', attname), ', ' ORDER BY k.n), string_agg(format('NEW.%I::text', attname), ', ' ORDER BY k.n),
+    SELECT string_agg(consort.text_of(format('OLD.%I', attname), atttypid), ', ' ORDER BY k.n), string_agg(consort.text_of(format('NEW.%I', attname), atttypid), ', ' ORDER BY k.n),
            string_agg(consort.hashed(format('@.%I', attname), atttypid, attcollation), ', ' ORDER BY k.n)
       INTO key_old, key_new, parts
       FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n), pg_attribute
@@ -252,9 +293,9 @@ CREATE OR REPLACE FUNCTION consort.emptied(x xid8, relation oid) RETURNS text LA
 -- before, and the row as it is now.
 CREATE OR REPLACE FUNCTION consort.rows_body(relation oid) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE own oid := consort.identity_index(relation); columns json; keys json; fixed json; row_text text; matches text; first_key text; tab text := consort.full_name(relation);
+DECLARE own oid := consort.identity_index(relation); columns json; keys json; fixed json; row_text text; matches text; tab text := consort.full_name(relation);
 BEGIN
-  SELECT json_agg(quote_ident(attname) ORDER BY attnum), string_agg(format('t.%I::text', attname), ', ' ORDER BY attnum),
+  SELECT json_agg(quote_ident(attname) ORDER BY attnum), string_agg(consort.text_of(format('t.%I', attname), atttypid), ', ' ORDER BY attnum),
          coalesce(json_agg(quote_ident(attname)) FILTER (WHERE attidentity = 'a'), '[]')
     INTO columns, row_text, fixed
     FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
@@ -269,23 +310,24 @@ BEGIN
     FROM (SELECT key, sum(delta) AS n FROM consort.notes WHERE xact = x AND rel = %1$s GROUP BY key HAVING sum(delta) <> 0) g);
 END $b$, relation, tab, columns, coalesce(row_text, 'NULL::text'), tab);
   END IF;
-  SELECT json_agg(quote_ident(attname) ORDER BY k.n), min(format('t.%I', attname)) FILTER (WHERE k.n = 1),
-         string_agg(format('t.%1$I = g.key[%2$s]::%3$s AND t.%1$I::text = g.key[%2$s]', attname, k.n, format_type(atttypid, atttypmod)), ' AND ' ORDER BY k.n)
-    INTO keys, first_key, matches
+  SELECT json_agg(quote_ident(attname) ORDER BY k.n),
+         string_agg(CASE WHEN consort.is_plain_type(atttypid) THEN format('t.%I = g.key[%s]::%s AND ', attname, k.n, format_type(atttypid, atttypmod)) ELSE '' END
+           || format('%s = g.key[%s]', consort.text_of(format('t.%I', attname), atttypid), k.n), ' AND ' ORDER BY k.n)
+    INTO keys, matches
     FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n), pg_attribute
     WHERE x.indexrelid = own AND attrelid = relation AND attnum = x.indkey[k.n - 1];
   RETURN format($b$
 BEGIN
   IF EXISTS (SELECT FROM consort.notes WHERE xact = x AND rel = %1$s AND key IS NULL) THEN
-    RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'keys', %4$L::json, 'fixed', %9$L::json, 'emptied', consort.emptied(x, %1$s),
+    RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'keys', %4$L::json, 'fixed', %8$L::json, 'emptied', consort.emptied(x, %1$s),
       'rows', coalesce(json_agg(json_build_array(0, NULL, ARRAY[%5$s])), '[]'::json)) FROM ONLY %6$s t);
   END IF;
-  RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'keys', %4$L::json, 'fixed', %9$L::json,
-      'rows', json_agg(json_build_array((%7$s IS NOT NULL)::int - g.n, g.key, CASE WHEN %7$s IS NOT NULL THEN ARRAY[%5$s] END)))
+  RETURN (SELECT json_build_object('table', %2$L, 'columns', %3$L::json, 'keys', %4$L::json, 'fixed', %8$L::json,
+      'rows', json_agg(json_build_array((t.ctid IS NOT NULL)::int - g.n, g.key, CASE WHEN t.ctid IS NOT NULL THEN ARRAY[%5$s] END)))
     FROM (SELECT key, sum(delta)::int AS n FROM consort.notes WHERE xact = x AND rel = %1$s GROUP BY key) g
-    LEFT JOIN ONLY %6$s t ON %8$s
-    WHERE %7$s IS NOT NULL OR g.n < 0);
-END $b$, relation, tab, columns, keys, row_text, tab, first_key, matches, fixed);
+    LEFT JOIN ONLY %6$s t ON %7$s
+    WHERE t.ctid IS NOT NULL OR g.n < 0);
+END $b$, relation, tab, columns, keys, row_text, tab, matches, fixed);
 END $f$;
 
 CREATE OR REPLACE FUNCTION consort.note_truncate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
@@ -375,6 +417,7 @@ BEGIN
   INSERT INTO consort.place VALUES (its_number, of_nodes);
   PERFORM consort.watch_all();
   PERFORM consort.stride_all();
+  PERFORM consort.refuse_unappliable();
 END $f$;
 -- Sequences go on behind the values that are in their columns: the node may be a copy, have a new neighbour, or have lost
 -- values that it gave before a crash.
@@ -449,21 +492,93 @@ BEGIN
 END $f$;
 CREATE OR REPLACE FUNCTION consort.permit(secret text) RETURNS void LANGUAGE sql AS
   $f$ SELECT consort.permit(secret, current_user::pg_catalog.text, consort.settings()) $f$;
--- An applier runs a command as the role that has run it first. Code that the command calls cannot become another role: that
--- is refused inside of a function with its owner's rights.
-CREATE OR REPLACE FUNCTION consort.run_as(role text, settings text, statement text) RETURNS void LANGUAGE plpgsql AS $f$
-DECLARE x pg_catalog.xid8 := pg_catalog.pg_current_xact_id(); before pg_catalog.json := consort.settings()::pg_catalog.json;
+-- Whether an applier that changes rows of a table may call code of users.
+CREATE OR REPLACE FUNCTION consort.has_code(relation oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
+  SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation AND tgenabled IN ('A', 'R'))
+    OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = relation AND ev_enabled IN ('A', 'R'))
+    OR EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND NOT consort.is_plain(conbin))
+    OR EXISTS (SELECT FROM pg_index WHERE indrelid = relation AND NOT (consort.is_plain(indexprs) AND consort.is_plain(indpred)))
+    OR EXISTS (SELECT FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum AND attgenerated <> ''
+      WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND NOT (consort.is_plain_type(atttypid) AND consort.is_plain(adbin)))
+    OR EXISTS (SELECT FROM pg_partition_ancestors(relation::regclass) a JOIN pg_partitioned_table ON partrelid = a.relid
+      WHERE NOT consort.is_plain(partexprs)) $f$;
+CREATE OR REPLACE FUNCTION consort.tables_with_code() RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
+  SELECT consort.full_name(c.oid) FROM pg_class c JOIN pg_roles o ON o.oid = relowner
+  WHERE relkind = 'r' AND relpersistence <> 't' AND NOT rolsuper AND consort.is_user_schema(relnamespace) AND consort.has_code(c.oid) $f$;
+-- What appliers could not do with the rights of a table's owner is refused. Deferred triggers would run as the applier.
+CREATE OR REPLACE FUNCTION consort.refuse_unappliable() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE it text;
 BEGIN
+  SELECT format('%I on %s', tgname, consort.full_name(tgrelid)) INTO it FROM pg_trigger
+    WHERE tgenabled IN ('A', 'R') AND tgdeferrable AND NOT tgisinternal LIMIT 1;
+  IF it IS NOT NULL THEN
+    RAISE EXCEPTION 'deferrable triggers that fire at every node are not supported by this design: %', it USING ERRCODE = '0A000',
+      HINT = 'Leave DEFERRABLE out, or ENABLE ALWAYS and ENABLE REPLICA.';
+  END IF;
+  SELECT consort.full_name(c.oid) INTO it FROM pg_class c JOIN pg_roles o ON o.oid = relowner
+    WHERE relkind = 'r' AND relpersistence <> 't' AND NOT rolsuper
+      AND (relrowsecurity AND relforcerowsecurity AND NOT rolbypassrls OR NOT has_schema_privilege(relowner, relnamespace, 'USAGE')
+        OR NOT has_table_privilege(relowner, c.oid, 'SELECT') OR NOT has_table_privilege(relowner, c.oid, 'INSERT')
+        OR NOT has_table_privilege(relowner, c.oid, 'UPDATE') OR NOT has_table_privilege(relowner, c.oid, 'DELETE'))
+      AND consort.is_user_schema(relnamespace) AND consort.has_code(c.oid) LIMIT 1;
+  IF it IS NOT NULL THEN
+    RAISE EXCEPTION 'the owner of % could not change its rows at other nodes', it USING ERRCODE = '0A000',
+      HINT = 'The table calls functions, which run as its owner there. Leave FORCE ROW LEVEL SECURITY out, and leave the owner its rights.';
+  END IF;
+END $f$;
+
+-- The function that runs a text with the rights of a role: code that the text calls cannot become another role there. It
+-- lives for a part of a transaction, so that no role owns it when commands about roles run.
+CREATE OR REPLACE FUNCTION consort.function_of(its_role name) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE x xid8 := pg_current_xact_id(); its_name text := 'as_' || oid FROM pg_roles WHERE rolname = its_role;
+BEGIN
+  IF EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname = its_name) THEN RETURN its_name; END IF;
   INSERT INTO consort.permits (xact, running) VALUES (x, true);
-  CREATE FUNCTION consort.runs(s pg_catalog.text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN EXECUTE s; END';
-  EXECUTE pg_catalog.format('ALTER FUNCTION consort.runs(pg_catalog.text) OWNER TO %I', role);
-  DELETE FROM consort.permits WHERE xact OPERATOR(pg_catalog.=) x;
+  EXECUTE format('CREATE FUNCTION consort.%I(s text, OUT n bigint) LANGUAGE plpgsql SECURITY DEFINER AS %L', its_name,
+    'BEGIN EXECUTE s; GET DIAGNOSTICS n = ROW_COUNT; END');
+  EXECUTE format('ALTER FUNCTION consort.%I(text) OWNER TO %I', its_name, its_role);
+  DELETE FROM consort.permits WHERE xact = x;
+  RETURN its_name;
+END $f$;
+CREATE OR REPLACE FUNCTION consort.drop_functions() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE x xid8 := pg_current_xact_id(); f text;
+BEGIN
+  INSERT INTO consort.permits (xact, running) VALUES (x, true) ON CONFLICT (xact) DO UPDATE SET running = true;
+  FOR f IN SELECT proname FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname ~ '^as_[0-9]+$' LOOP
+    EXECUTE format('DROP FUNCTION consort.%I(text)', f);
+  END LOOP;
+  DELETE FROM consort.permits WHERE xact = x;
+END $f$;
+-- Takes back what code of users has left for the applier: settings, and cursors that the COMMIT would run.
+CREATE OR REPLACE FUNCTION consort.forget_code() RETURNS void LANGUAGE plpgsql AS $f$
+BEGIN
+  EXECUTE 'RESET ALL';
+  EXECUTE 'CLOSE ALL';
+END $f$;
+-- An applier changes rows of a table. Answers a row for each row.
+CREATE OR REPLACE FUNCTION consort.apply(relation text, statement text, calls_code boolean) RETURNS SETOF boolean LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE owner record; n bigint;
+BEGIN
+  SELECT rolname, rolsuper INTO owner FROM pg_class c JOIN pg_roles o ON o.oid = relowner WHERE c.oid = relation::regclass;
+  IF owner.rolsuper OR NOT (calls_code OR consort.has_code(relation::regclass)) THEN
+    EXECUTE statement;
+    GET DIAGNOSTICS n = ROW_COUNT;
+  ELSE
+    EXECUTE format('SELECT consort.%I($1)', consort.function_of(owner.rolname)) INTO n USING statement;
+    PERFORM consort.forget_code();
+  END IF;
+  RETURN QUERY SELECT true FROM generate_series(1, n);
+END $f$;
+-- An applier runs a command as the role that has run it first.
+CREATE OR REPLACE FUNCTION consort.run_as(its_role text, settings text, statement text) RETURNS void LANGUAGE plpgsql AS $f$
+DECLARE f text := consort.function_of(its_role);
+BEGIN
+  INSERT INTO consort.permits (xact, role) VALUES (pg_catalog.pg_current_xact_id(), its_role);
   PERFORM pg_catalog.set_config(key, value, true) FROM pg_catalog.json_each_text(settings::pg_catalog.json);
-  PERFORM consort.runs(statement);
-  PERFORM pg_catalog.set_config(key, value, true) FROM pg_catalog.json_each_text(before);
-  INSERT INTO consort.permits (xact, running) VALUES (x, true);
-  DROP FUNCTION consort.runs(pg_catalog.text);
-  DELETE FROM consort.permits WHERE xact OPERATOR(pg_catalog.=) x;
+  EXECUTE pg_catalog.format('SELECT consort.%I($1)', f) USING statement;
+  PERFORM consort.forget_code();
+  PERFORM consort.drop_functions();
 END $f$;
 
 -- The command has run, whether an event trigger heard of it or not.
@@ -560,8 +675,8 @@ BEGIN
   INSERT INTO consort.version VALUES (v::bigint);
 END $f$;
 
--- Commands that change the catalog: they are recorded where a client runs them through Consort, and refused elsewhere. The
--- applier, which alone has this replication role, runs those that were recorded.
+-- Commands that change the catalog: they are recorded where a client runs them through Consort, run by the applier where
+-- they were recorded, and refused elsewhere. The applier alone has this replication role.
 CREATE OR REPLACE FUNCTION consort.after_ddl(tag text, dropped boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE r oid;
 BEGIN
@@ -580,7 +695,7 @@ BEGIN
   END IF;
   IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE classid IN ('pg_namespace'::regclass, 'pg_type'::regclass)
       OR object_type IN ('schema', 'type', 'extension')) AND tag !~ '^CREATE (SCHEMA|TYPE|DOMAIN)'
-    OR tag IN ('ALTER FUNCTION', 'ALTER ROUTINE', 'ALTER COLLATION', 'ALTER OPERATOR') THEN
+    OR tag IN ('CREATE CAST', 'ALTER FUNCTION', 'ALTER ROUTINE', 'ALTER COLLATION', 'ALTER OPERATOR') THEN
     PERFORM consort.watch_all();
   ELSE
     FOR r IN WITH RECURSIVE changed AS (
@@ -596,6 +711,7 @@ BEGIN
     END LOOP;
   END IF;
   PERFORM consort.stride_all();
+  PERFORM consort.refuse_unappliable();
 END $f$;
 CREATE OR REPLACE FUNCTION consort.on_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE x xid8 := pg_current_xact_id(); p consort.permits; elsewhere text; is_drop boolean := tg_tag LIKE 'DROP %'; applies boolean := current_setting('session_replication_role') = 'replica';
@@ -612,7 +728,7 @@ BEGIN
     DELETE FROM consort.permits WHERE xact = x;
     RETURN;
   END IF;
-  IF NOT applies AND p.role IS NULL THEN
+  IF p.role IS NULL THEN
     RAISE EXCEPTION 'cannot change the catalog here: % would not be certified', tg_tag USING ERRCODE = '0A000',
       HINT = 'Run it through Consort as a statement of its own, outside of functions and DO blocks.';
   END IF;
@@ -639,7 +755,8 @@ CREATE OR REPLACE FUNCTION consort.on_drop() RETURNS event_trigger LANGUAGE plpg
 DECLARE own text;
 BEGIN
   IF EXISTS (SELECT FROM consort.permits WHERE xact = pg_current_xact_id_if_assigned() AND running) THEN RETURN; END IF;
-  SELECT object_identity INTO own FROM pg_event_trigger_dropped_objects() WHERE original
+  -- DROP OWNED runs in a function that the role owns.
+  SELECT object_identity INTO own FROM pg_event_trigger_dropped_objects() WHERE original AND object_identity !~ '^consort\.as_[0-9]+\('
     AND (schema_name = 'consort' OR object_identity = 'consort' OR object_type = 'trigger' AND address_names[array_upper(address_names, 1)] ~ '^consort_');
   IF own IS NOT NULL THEN
     RAISE EXCEPTION 'cannot drop %: it is part of Consort', own USING ERRCODE = '42501',

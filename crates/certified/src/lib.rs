@@ -35,6 +35,7 @@ mod script;
 mod session;
 mod statement;
 mod timer;
+mod user_code;
 
 pub use certified_flow::State;
 pub use options::{Engines, NodeOptions, Options};

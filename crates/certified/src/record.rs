@@ -176,6 +176,10 @@ impl WriteSet for Record {
         self.items.iter().map(|&(id, mode)| Item::new(id, unpacked(mode))).collect()
     }
 
+    fn changes_the_catalog(&self) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, Effect::Statement { .. }))
+    }
+
     fn is_empty(&self) -> bool {
         self.effects.is_empty()
     }

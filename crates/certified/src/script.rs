@@ -2,6 +2,7 @@
 //! changed and inserted, so that a value of a unique key is free before it is taken.
 
 use crate::record::{Effect, Emptied, Record, RowChange, Rows, Values};
+use crate::user_code::{Calls, UserCode};
 use history::Version;
 use std::fmt::Write;
 
@@ -19,14 +20,48 @@ pub(crate) enum Way {
 
 /// Statements that run as one text, and how many rows each one concerns, where that is known.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
+pub(crate) struct Text {
     /// The text.
     pub(crate) sql: String,
     /// One for each statement.
     pub(crate) rows: Vec<Option<u64>>,
+    /// Nothing else may be in it: the statement calls code of users, which can read the text (`current_query()`).
+    is_alone: bool,
 }
 
-impl Script {
+/// Texts of one transaction.
+#[derive(Debug)]
+pub(crate) struct Script<'a> {
+    pub(crate) texts: Vec<Text>,
+    user_code: &'a UserCode,
+}
+
+impl Script<'_> {
+    fn statement(&mut self, text: std::fmt::Arguments<'_>, rows: Option<u64>) {
+        if self.texts.last().is_none_or(|last| last.is_alone) {
+            self.texts.push(Text::default());
+        }
+        self.texts.last_mut().expect("there is one").statement(text, rows);
+    }
+
+    fn alone(&mut self, text: std::fmt::Arguments<'_>, rows: Option<u64>) {
+        let mut alone = Text { is_alone: true, ..Text::default() };
+        alone.statement(text, rows);
+        self.texts.push(alone);
+    }
+
+    /// A statement that changes rows of this table.
+    fn change(&mut self, table: &str, text: std::fmt::Arguments<'_>, rows: Option<u64>) {
+        let calls = self.user_code.of(table);
+        if calls == Calls::Nothing {
+            return self.statement(text, rows);
+        }
+        let (table, text, is_known) = (literal(table), literal(&text.to_string()), calls == Calls::Code);
+        self.alone(format_args!("SELECT true FROM consort.apply({table},{text},{is_known})"), rows);
+    }
+}
+
+impl Text {
     fn statement(&mut self, text: std::fmt::Arguments<'_>, rows: Option<u64>) {
         let _ = self.sql.write_fmt(text);
         self.sql.push(';');
@@ -43,8 +78,12 @@ impl Script {
 }
 
 /// One transaction that applies these records, but for its COMMIT.
-pub(crate) fn transaction(records: &[(Version, &Record)], way: Way) -> Script {
-    let mut script = Script::default();
+pub(crate) fn transaction<'a>(
+    records: &[(Version, &Record)],
+    way: Way,
+    user_code: &'a UserCode,
+) -> Script<'a> {
+    let mut script = Script { texts: Vec::new(), user_code };
     script.statement(format_args!("BEGIN"), None);
     for (_, record) in records {
         apply(record, way, &mut script);
@@ -54,7 +93,7 @@ pub(crate) fn transaction(records: &[(Version, &Record)], way: Way) -> Script {
     script
 }
 
-fn apply(record: &Record, way: Way, script: &mut Script) {
+fn apply(record: &Record, way: Way, script: &mut Script<'_>) {
     let mut run: Vec<&Rows> = Vec::new();
     for effect in &record.effects {
         match effect {
@@ -62,7 +101,7 @@ fn apply(record: &Record, way: Way, script: &mut Script) {
             Effect::Statement { statement, role, path } => {
                 write_rows(&std::mem::take(&mut run), way, script);
                 let [role, path, statement] = [role, path, statement].map(|text| literal(text));
-                script.statement(format_args!("SELECT consort.run_as({role},{path},{statement})"), None);
+                script.alone(format_args!("SELECT consort.run_as({role},{path},{statement})"), None);
             }
             Effect::Plain { statement } => {
                 script.statement(format_args!("{}\n", statement.trim_end().trim_end_matches(';')), None);
@@ -72,14 +111,19 @@ fn apply(record: &Record, way: Way, script: &mut Script) {
     write_rows(&run, way, script);
 }
 
-fn write_rows(run: &[&Rows], way: Way, script: &mut Script) {
-    let emptied = |how| run.iter().filter(move |rows| rows.emptied == how).map(|rows| rows.table.as_str());
-    let truncated: Vec<&str> = emptied(Emptied::Truncated).collect();
+fn write_rows(run: &[&Rows], way: Way, script: &mut Script<'_>) {
+    let user_code = script.user_code;
+    let calls_code = |rows: &Rows| user_code.of(&rows.table) != Calls::Nothing;
+    let emptied = run.iter().filter(|rows| rows.emptied != Emptied::No);
+    // Tables with one owner each cannot be truncated together as their owners.
+    let (truncated, deleted_all): (Vec<&Rows>, Vec<&Rows>) =
+        emptied.partition(|rows| rows.emptied == Emptied::Truncated && !calls_code(rows));
     if !truncated.is_empty() {
-        script.statement(format_args!("TRUNCATE ONLY {}", truncated.join(", ONLY ")), None);
+        let tables: Vec<&str> = truncated.iter().map(|rows| rows.table.as_str()).collect();
+        script.statement(format_args!("TRUNCATE ONLY {}", tables.join(", ONLY ")), None);
     }
-    for table in emptied(Emptied::Deleted) {
-        script.statement(format_args!("DELETE FROM ONLY {table}"), None);
+    for rows in deleted_all {
+        script.change(&rows.table, format_args!("DELETE FROM ONLY {}", rows.table), None);
     }
     for rows in run {
         for change in &rows.rows {
@@ -104,21 +148,20 @@ fn write_rows(run: &[&Rows], way: Way, script: &mut Script) {
         }
         insert(rows, &inserted, script);
     }
+    if run.iter().any(|rows| calls_code(rows)) {
+        script.statement(format_args!("SELECT consort.drop_functions()"), None);
+    }
 }
 
-fn deleted(rows: &Rows, change: &RowChange, way: Way, script: &mut Script) {
+fn deleted(rows: &Rows, change: &RowChange, way: Way, script: &mut Script<'_>) {
     let Some(key) = &change.key else { return };
     if rows.keys.is_empty() {
         if change.before < 0 {
-            let like = rows.columns.iter().zip(key).map(|(column, value)| {
-                format!(
-                    "{column}::text IS NOT DISTINCT FROM {}",
-                    value.as_deref().map_or("NULL".to_owned(), literal)
-                )
-            });
-            let like: Vec<String> = like.collect();
+            let like: Vec<String> =
+                rows.columns.iter().zip(key).map(|(column, value)| same(column, value)).collect();
             let gone = change.before.unsigned_abs();
-            script.statement(
+            script.change(
+                &rows.table,
                 format_args!(
                     "DELETE FROM ONLY {0} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY {0} WHERE {1} LIMIT {gone}))",
                     rows.table,
@@ -130,28 +173,31 @@ fn deleted(rows: &Rows, change: &RowChange, way: Way, script: &mut Script) {
         return;
     }
     if change.before > 0 && (change.row.is_none() || way == Way::Again) {
-        script.statement(format_args!("DELETE FROM ONLY {} WHERE {}", rows.table, found(rows, key)), Some(1));
+        let found = found(rows, key);
+        script.change(&rows.table, format_args!("DELETE FROM ONLY {} WHERE {found}", rows.table), Some(1));
     }
 }
 
-fn updated(rows: &Rows, change: &RowChange, row: &Values, script: &mut Script) {
+fn updated(rows: &Rows, change: &RowChange, row: &Values, script: &mut Script<'_>) {
     let Some(key) = &change.key else { return };
     let set = rows.columns.iter().zip(row);
     let set = set.filter(|(column, _)| !rows.keys.contains(column) && !rows.fixed.contains(column));
     let set: Vec<String> = set.map(|(column, value)| format!("{column}={}", value_of(value))).collect();
     if !set.is_empty() {
-        script.statement(
+        script.change(
+            &rows.table,
             format_args!("UPDATE ONLY {} SET {} WHERE {}", rows.table, set.join(","), found(rows, key)),
             Some(1),
         );
     }
 }
 
-fn insert(rows: &Rows, inserted: &[&Values], script: &mut Script) {
+fn insert(rows: &Rows, inserted: &[&Values], script: &mut Script<'_>) {
     for part in inserted.chunks(ROWS_OF_AN_INSERT) {
         if rows.columns.is_empty() {
             part.iter().for_each(|_| {
-                script.statement(format_args!("INSERT INTO {} DEFAULT VALUES", rows.table), None);
+                let text = format_args!("INSERT INTO {} DEFAULT VALUES", rows.table);
+                script.change(&rows.table, text, None);
             });
             continue;
         }
@@ -163,7 +209,17 @@ fn insert(rows: &Rows, inserted: &[&Values], script: &mut Script) {
             rows.table,
             values.join(",")
         );
-        script.statement(sql, None);
+        script.change(&rows.table, sql, None);
+    }
+}
+
+/// Whether a column has this text, as the output function of its type gives it.
+fn same(column: &str, value: &Option<String>) -> String {
+    match value {
+        None => format!("pg_catalog.num_nulls({column}) = 1"),
+        Some(text) => {
+            format!("pg_catalog.num_nulls({column}) = 0 AND pg_catalog.concat({column}) = {}", literal(text))
+        }
     }
 }
 
@@ -213,20 +269,36 @@ mod tests {
                 RowChange { before: 1, key: values(&["3"]), row: None },
             ],
         );
-        let script = transaction(&[(Version::new(7), &record)], Way::InPlace);
-        assert_eq!(script.rows, [None, Some(1), Some(1), None, None]);
-        assert_eq!(script.difference(&[0, 1, 1, 1, 1]), None);
-        assert_eq!(script.difference(&[0, 1, 0, 1, 1]), Some((2, 1, 0)), "the node has another row");
+        let nothing = UserCode::found(Version::ZERO, std::iter::empty());
+        let script = transaction(&[(Version::new(7), &record)], Way::InPlace, &nothing);
+        let [text] = &script.texts[..] else { panic!("{script:?}") };
+        assert_eq!(text.rows, [None, Some(1), Some(1), None, None]);
+        assert_eq!(text.difference(&[0, 1, 1, 1, 1]), None);
+        assert_eq!(text.difference(&[0, 1, 0, 1, 1]), Some((2, 1, 0)), "the node has another row");
         assert_eq!(
-            script.sql,
+            text.sql,
             "BEGIN;DELETE FROM ONLY t WHERE a='3';UPDATE ONLY t SET b='y' WHERE a='2';INSERT INTO t (a,b) OVERRIDING \
              SYSTEM VALUE VALUES ('1','it''s');INSERT INTO consort.version VALUES (7);"
         );
-        let sql = transaction(&[(Version::new(7), &record)], Way::Again).sql;
+        let sql = &transaction(&[(Version::new(7), &record)], Way::Again, &nothing).texts[0].sql;
         assert!(
             sql.contains("DELETE FROM ONLY t WHERE a='2';") && sql.contains("('1','it''s'),('2','y')"),
             "{sql}"
         );
+    }
+
+    #[test]
+    fn statements_that_call_code_are_alone_in_their_texts() {
+        let record = rows(&["a"], vec![RowChange { before: 1, key: values(&["1"]), row: None }]);
+        for code in [UserCode::found(Version::ZERO, ["t".to_owned()].into_iter()), UserCode::default()] {
+            let texts = transaction(&[(Version::new(7), &record)], Way::InPlace, &code).texts;
+            let texts: Vec<&str> = texts.iter().map(|text| text.sql.as_str()).collect();
+            let is_known = code.of("t") == Calls::Code;
+            let applied =
+                format!("SELECT true FROM consort.apply('t','DELETE FROM ONLY t WHERE a=''1''',{is_known});");
+            let last = "SELECT consort.drop_functions();INSERT INTO consort.version VALUES (7);";
+            assert_eq!(texts, ["BEGIN;", &applied, last]);
+        }
     }
 
     #[test]
@@ -238,7 +310,8 @@ mod tests {
                 RowChange { before: -1, key: values(&["1", "y"]), row: None },
             ],
         );
-        let sql = transaction(&[(Version::new(1), &record)], Way::InPlace).sql;
+        let nothing = UserCode::found(Version::ZERO, std::iter::empty());
+        let sql = &transaction(&[(Version::new(1), &record)], Way::InPlace, &nothing).texts[0].sql;
         assert!(sql.contains("VALUES ('1','x'),('1','x')") && sql.contains("LIMIT 1"), "{sql}");
     }
 }

@@ -143,6 +143,16 @@ impl Control {
         Control::with(address, config, None).await
     }
 
+    /// Connects and logs in with more settings, as `-c name=value`, and another application_name. RESET ALL keeps them.
+    ///
+    /// # Errors
+    /// As [`Control::connect`].
+    pub async fn with_settings(address: &Address, name: &str, settings: &str) -> Result<Control, Error> {
+        let mut config = address.config();
+        config.options(format!("{OWN_DEFAULTS} {OWN_NAMES} {settings}")).application_name(name);
+        Control::with(address, config, None).await
+    }
+
     /// Connects and logs in. Notifications on the channels to which the connection listens come out of the
     /// receiver, before the answer to any later query. The receiver closes when the connection ends.
     ///
