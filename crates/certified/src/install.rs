@@ -7,7 +7,16 @@ use crate::script::literal;
 use postgres::address::Control;
 
 /// The schema, the triggers and their functions.
-const CAPTURE: &str = include_str!("capture.sql");
+const CAPTURE: &str = concat!(
+    include_str!("capture/tables.sql"),
+    include_str!("capture/items.sql"),
+    include_str!("capture/row_triggers.sql"),
+    include_str!("capture/sequences.sql"),
+    include_str!("capture/commands.sql"),
+    include_str!("capture/applier.sql"),
+    include_str!("capture/notes.sql"),
+    include_str!("capture/catalog.sql"),
+);
 
 const FUNCTIONS: &str = "SELECT DISTINCT ON (proname) proname, oid FROM pg_catalog.pg_proc \
      WHERE pronamespace = 'consort'::pg_catalog.regnamespace ORDER BY proname, pronargs";

@@ -2,7 +2,7 @@
 //! certifier, is made durable by the ledger, and is brought to the other nodes by appliers.
 //!
 //! ```text
-//!    client --- session --- node 1      capture.sql notes what a transaction touches
+//!    client --- session --- node 1      capture/ notes what a transaction touches
 //!                  |
 //!              certifier                first committer wins
 //!                  |
