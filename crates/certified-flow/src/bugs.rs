@@ -23,5 +23,7 @@ planted::bugs! {
         VersionKeptOverRestart,
         /// A strong session waits for its own commits alone.
         StrongAsSession,
+        /// A strong session waits for acknowledged commits alone, and not for those that others may have read.
+        StrongWaitsForAcknowledged,
     }
 }

@@ -114,35 +114,10 @@ pub async fn follow<N: Node<WriteSet = W>, W: WriteSet, L: Default>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bugs, Claim, Options};
-    use certifier::{Item, Mode};
-    use disk::{Disk, Faults};
-    use ledger::Ledger;
-    use std::path::Path;
+    use crate::Claim;
+    use crate::one_item::{One, in_memory};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
-
-    /// A write set of one item.
-    #[derive(Debug)]
-    struct One(u8);
-
-    impl WriteSet for One {
-        fn items(&self) -> Vec<Item> {
-            vec![Item::new(u64::from(self.0), Mode::Write)]
-        }
-
-        fn is_empty(&self) -> bool {
-            false
-        }
-
-        fn bytes(&self) -> Vec<u8> {
-            vec![self.0]
-        }
-
-        fn of_bytes(bytes: &[u8]) -> Result<One, String> {
-            bytes.first().map(|byte| One(*byte)).ok_or_else(|| "no bytes".to_owned())
-        }
-    }
 
     /// A clock that stands still.
     struct Still;
@@ -193,11 +168,7 @@ mod tests {
     /// A connection that fails before the server has told its version leaves nothing of the old life behind.
     #[test]
     fn follow_lowers_the_version_after_a_failed_try() {
-        let disk = Disk::with_faults(&Faults::in_memory());
-        let opened = Ledger::open_stepped(Path::new("/ledger"), &disk, ledger::Options::default());
-        let (ledger, reader, mut steps) = opened.expect("it opens");
-        let options = Options { nodes: 1, window: 10, bugs: Bugs::default() };
-        let order: Order<One, ()> = Order::open(options, ledger, reader).expect("it is empty");
+        let (order, mut steps) = in_memory(1);
         let site = order.sites[0].clone();
         for item in 1..=3 {
             let certified = order.certify(&Claim::default(), One(item), &site);

@@ -20,6 +20,8 @@ mod bugs;
 mod claim;
 mod commit;
 mod follow;
+#[cfg(test)]
+mod one_item;
 mod order;
 mod recent;
 mod session;

@@ -101,6 +101,11 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         self.catalog_version.get()
     }
 
+    /// The newest version that any node may show: records are durable before nodes commit them.
+    pub fn durable(&self) -> Version {
+        self.ledger.newest_durable()
+    }
+
     /// A client is told that this version is committed.
     pub fn acknowledges(&self, version: Version) {
         self.acknowledged.set(self.acknowledged.get().max(version));
@@ -171,7 +176,7 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         from: Version,
         most: usize,
     ) -> Result<Vec<(Version, Rc<W>)>, String> {
-        let durable = self.ledger.newest_durable();
+        let durable = self.durable();
         let (mut found, mut version) = (Vec::new(), from);
         let (mut reader, mut bytes) = (None, 0);
         while found.len() < most && bytes < GROUP_BYTES && version <= durable && !site.is_expected(version) {
@@ -200,7 +205,7 @@ impl<W: WriteSet, L: Default> Order<W, L> {
 
     /// Whether the applier of a site that shows the version before `next` has something to do.
     pub fn has_work(&self, site: &Site<L>, next: Version) -> bool {
-        next <= self.ledger.newest_durable() && !site.is_expected(next)
+        next <= self.durable() && !site.is_expected(next)
     }
 
     /// Forgets records that every node has on its disk.

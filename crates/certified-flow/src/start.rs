@@ -35,7 +35,33 @@ fn wanted<W: WriteSet, L: Default>(order: &Order<W, L>, consistency: Consistency
         Consistency::Weak => Version::ZERO,
         Consistency::Session => last,
         _ if order.bugs().has(Bug::StrongAsSession) => last,
-        // A bound on the age is kept by no age at all.
-        Consistency::Strong | Consistency::Bounded(_) | Consistency::Primary => order.acknowledged(),
+        _ if order.bugs().has(Bug::StrongWaitsForAcknowledged) => order.acknowledged(),
+        // A commit that is not acknowledged yet may have been read at its node. A bound on the age is kept by no age at all.
+        Consistency::Strong | Consistency::Bounded(_) | Consistency::Primary => order.durable(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Claim;
+    use crate::one_item::{One, in_memory};
+
+    /// A commit can be read at its node before its client has an answer. A strong transaction at another node sees it then.
+    #[test]
+    fn strong_start_wants_what_others_may_have_read() {
+        let (order, mut steps) = in_memory(2);
+        let certified = order.certify(&Claim::default(), One(1), &order.sites[0]);
+        let (version, _) = certified.expect("no conflict");
+        let wanted_at = |consistency| wanted(&order, consistency, Version::ZERO);
+        assert_eq!(wanted_at(Consistency::Strong), Version::ZERO, "no node has committed it");
+        steps.step().expect("memory can be written");
+        order.sites[0].shows(version);
+        assert_eq!(order.acknowledged(), Version::ZERO);
+        let age = Duration::from_secs(1);
+        for strong in [Consistency::Strong, Consistency::Bounded(age), Consistency::Primary] {
+            assert_eq!(wanted_at(strong), version, "{strong:?}");
+        }
+        assert_eq!(wanted_at(Consistency::Session), Version::ZERO);
     }
 }

@@ -136,6 +136,7 @@ bugs! {
     forgotten_too_early "C" "records are forgotten that a node shows and has not flushed" => certified.ForgottenTooEarly;
     new_session_unpromised "G8" "a new session does not wait for commits that were acknowledged before" => certified.NewSessionUnpromised;
     strong_as_session "G8" "a strong session waits for its own commits alone" => certified.StrongAsSession;
+    strong_waits_for_acknowledged "G8" "a strong session does not wait for commits that others have read and that are not acknowledged" => certified.StrongWaitsForAcknowledged;
     version_kept_over_restart "C" "the version of a node is kept over a restart of its server" => certified.VersionKeptOverRestart, model.VersionTwice;
     label_after_snapshot "G9" "the label of a snapshot is read after the snapshot" => model.LabelAfterSnapshot;
 }

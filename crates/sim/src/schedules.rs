@@ -516,6 +516,12 @@ pub const ALL: &[Schedule] = &[
         play: |planted| certified::run(0, planted),
     },
     Schedule {
+        name: "read_before_acknowledged",
+        bugs: &["strong_waits_for_acknowledged"],
+        story: "a random run of nodes that all take writes, whose clients read commits that are not acknowledged yet",
+        play: |planted| certified::run(53, planted),
+    },
+    Schedule {
         name: "node_loses_its_newest",
         bugs: &["version_kept_over_restart"],
         story: "a random run of nodes that all take writes, one of which dies twice with commits in memory",
@@ -525,7 +531,7 @@ pub const ALL: &[Schedule] = &[
         name: "connection_cut_in_commit",
         bugs: &["suspects_left"],
         story: "a random run of nodes that all take writes, in which connections are cut and the power fails",
-        play: |planted| certified::run(9, planted),
+        play: |planted| certified::run(14, planted),
     },
     Schedule {
         name: "power_lost_everywhere",
@@ -543,6 +549,6 @@ pub const ALL: &[Schedule] = &[
         name: "labelled_late",
         bugs: &["label_after_snapshot"],
         story: "a random run of nodes that all take writes, whose clients lock rows that others change",
-        play: |planted| certified::run(53, planted),
+        play: |planted| certified::run(350, planted),
     },
 ];

@@ -31,6 +31,8 @@ pub(crate) struct Transaction {
     pub(crate) begun: u64,
     /// The newest version in its snapshot, as the model of its node knows it.
     pub(crate) snapshot: Option<Version>,
+    /// The moment after the snapshot was taken.
+    pub(crate) taken: Option<u64>,
     /// Rows that it has not written before, with what it has read.
     pub(crate) reads: Vec<(Row, u32)>,
     pub(crate) writes: Writes,
@@ -186,7 +188,7 @@ fn overwritten(
 struct Promises {
     /// Moment, version, session.
     acknowledged: Vec<(u64, usize, u64)>,
-    /// Moment of the begin, version of the snapshot, session.
+    /// Moment after the snapshot was taken, its version, session.
     snapshots: Vec<(u64, usize, u64)>,
 }
 
@@ -199,7 +201,7 @@ impl Promises {
         });
         let snapshots = all().filter_map(|(transaction, _)| {
             let version = usize::try_from(transaction.snapshot?.get()).expect("few versions");
-            Some((transaction.begun, version, transaction.session))
+            Some((transaction.taken?, version, transaction.session))
         });
         Promises { acknowledged: acknowledged.collect(), snapshots: snapshots.collect() }
     }
@@ -212,8 +214,10 @@ impl Promises {
             Consistency::Strong => moment < begun,
             _ => moment < entered,
         });
-        // What a session has seen it sees again: it stays at its node.
-        let seen = self.snapshots.iter().filter(|(moment, _, by)| by == session && moment < begun);
+        // What a session has seen it sees again: it stays at its node. A strong one sees what anybody has seen.
+        let is_strong = *consistency == Consistency::Strong;
+        let seen =
+            self.snapshots.iter().filter(|(moment, _, by)| (is_strong || by == session) && moment < begun);
         let promised = own.chain(before).map(|one| one.1);
         let promised = if *consistency == Consistency::Weak { 0 } else { promised.max().unwrap_or(0) };
         promised.max(seen.map(|one| one.1).max().unwrap_or(0))

@@ -112,6 +112,7 @@ async fn transaction(
             entered,
             begun,
             snapshot: None,
+            taken: None,
             reads: Vec::new(),
             writes: Default::default(),
             locks: BTreeSet::new(),
@@ -137,7 +138,12 @@ async fn steps(
         Ok(snapshot) => snapshot,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    world.record.borrow_mut().transactions[at].snapshot = Some(snapshot);
+    {
+        let mut record = world.record.borrow_mut();
+        let taken = record.moment();
+        let transaction = &mut record.transactions[at];
+        (transaction.snapshot, transaction.taken) = (Some(snapshot), Some(taken));
+    }
     for step in plan.steps {
         let done = match step {
             Step::Read(row) => match session.reads(row).await? {
