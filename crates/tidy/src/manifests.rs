@@ -12,26 +12,43 @@ pub fn manifest(tree: &Tree, name: &str) -> Option<Table> {
     tree.get(&format!("crates/{name}/Cargo.toml"))?.parse().ok()
 }
 
-/// `[lints] workspace = true` stands in each manifest.
+/// The crate that may have unsafe code, in one module: SQLite calls its virtual file system through pointers of C.
+const UNSAFE: &str = "pages";
+
+/// `[lints] workspace = true` stands in each manifest. A lint that the workspace forbids cannot be allowed below it, so
+/// the crate with unsafe code repeats the workspace's lints and denies `unsafe_code` instead.
 pub fn lints(tree: &Tree) -> Vec<Broken> {
+    let own = workspace_lints(tree).map(|mut lints| {
+        if let Some(level) = lints.get_mut("rust").and_then(|rust| rust.get_mut("unsafe_code")) {
+            *level = "deny".into();
+        }
+        lints
+    });
     let takes = |name: &str| {
         let manifest = manifest(tree, name)?;
         manifest.get("lints")?.get("workspace")?.as_bool()
     };
+    let repeats = |name: &str| manifest(tree, name).and_then(|mut manifest| manifest.remove("lints")) == own;
     tree.crates()
-        .filter(|name| takes(name) != Some(true))
+        .filter(|name| if *name == UNSAFE { !repeats(name) } else { takes(name) != Some(true) })
         .map(|name| {
-            Broken::new(&format!("crates/{name}/Cargo.toml"), 0, "[lints] workspace = true is missing")
+            let missing = match name {
+                UNSAFE => "[lints] is not the workspace's with unsafe_code = \"deny\"",
+                _ => "[lints] workspace = true is missing",
+            };
+            Broken::new(&format!("crates/{name}/Cargo.toml"), 0, missing)
         })
         .collect()
 }
 
+fn workspace_lints(tree: &Tree) -> Option<toml::Value> {
+    let mut root: Table = tree.get("Cargo.toml")?.parse().ok()?;
+    root.get_mut("workspace")?.as_table_mut()?.remove("lints")
+}
+
 /// The workspace forbids unsafe code, and `forbid` cannot be taken back below it.
 pub fn unsafe_forbidden(tree: &Tree) -> Vec<Broken> {
-    let level = || {
-        let root: Table = tree.get("Cargo.toml")?.parse().ok()?;
-        Some(root.get("workspace")?.get("lints")?.get("rust")?.get("unsafe_code")?.as_str()?.to_owned())
-    };
+    let level = || Some(workspace_lints(tree)?.get("rust")?.get("unsafe_code")?.as_str()?.to_owned());
     match level().as_deref() {
         Some("forbid") => Vec::new(),
         _ => vec![Broken::new("Cargo.toml", 0, "[workspace.lints.rust] unsafe_code = \"forbid\" is missing")],
@@ -74,6 +91,21 @@ mod tests {
         let tree = |profile: &str| Tree::of([("Cargo.toml", profile)]);
         assert_eq!(lto(&tree("[profile.dist]\nlto = \"fat\"")), []);
         assert_eq!(lto(&tree("[profile.release]\nlto = \"thin\"")).len(), 1);
+    }
+
+    #[test]
+    fn the_crate_with_unsafe_code_repeats_all_other_lints() {
+        let lints = |prefix: &str, level: &str, docs: &str| {
+            format!("[{prefix}lints.rust]\nunsafe_code = \"{level}\"\nmissing_docs = \"{docs}\"\n")
+        };
+        let broken = |manifest: &str| {
+            let root = lints("workspace.", "forbid", "warn");
+            super::lints(&Tree::of([("crates/pages/Cargo.toml", manifest), ("Cargo.toml", &root)])).len()
+        };
+        assert_eq!(broken(&lints("", "deny", "warn")), 0);
+        assert_eq!(broken(&lints("", "allow", "warn")), 1);
+        assert_eq!(broken(&lints("", "deny", "allow")), 1);
+        assert_eq!(broken("[lints]\nworkspace = true\n"), 1, "no unsafe code could be excepted");
     }
 
     #[test]

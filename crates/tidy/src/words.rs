@@ -20,9 +20,9 @@ const LISTENING: &[&str] = &[
 
 /// Crates of the process that start tasks.
 const OF_THE_PROCESS: &[&str] =
-    &["admin", "backend", "certified", "cluster", "conn", "frontend", "node", "session"];
+    &["admin", "backend", "certified", "cluster", "conn", "frontend", "memory-tier", "node", "session"];
 /// Those of them that open listening sockets.
-const OPENS_SOCKETS: &[&str] = &["admin", "frontend", "node"];
+const OPENS_SOCKETS: &[&str] = &["admin", "frontend", "memory-tier", "node"];
 
 /// Who else may do either, and why.
 const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
