@@ -1,5 +1,4 @@
-//! The table of keys: name, default, purpose, and reader. The only place that knows them; the manual's table
-//! is generated from it.
+//! The table of keys: name, default, purpose, and reader. The manual's table is generated from it.
 
 mod words;
 
@@ -226,10 +225,19 @@ pub static KEYS: &[Key] = &[
     global(
         "ledger_dir",
         "\"\"",
-        "Directory of the ledgers in [multi-primary designs](multi-primary.md). Losing it loses commits.",
+        "Directory of the ledgers ([nodes](multi-primary.md)) or the [query log](memory-tier.md). Losing it loses commits.",
         |config, value| {
             let path = config.path(value);
             put(&mut config.peers.ledger_dir, path)
+        },
+    ),
+    global(
+        "tier_secret_file",
+        "\"\"",
+        "File with the secret that nodes of the [in-memory tier](memory-tier.md) ask for.",
+        |config, value| {
+            let path = config.path(value);
+            put(&mut config.peers.secret_file, path)
         },
     ),
     reloaded(global(

@@ -195,6 +195,8 @@ pub struct Peers {
     pub nodes: Vec<Server>,
     /// Folder of the ledgers, one for each database.
     pub ledger_dir: Option<PathBuf>,
+    /// File with the secret that nodes of the in-memory tier ask for.
+    pub secret_file: Option<PathBuf>,
 }
 
 /// A value of a global key.

@@ -71,12 +71,9 @@ impl Config {
 
     /// Servers that the design has no use for, or lacks.
     fn senseless_servers(&self, refuse: &mut impl FnMut(&'static str, &str)) {
-        if self.design().is_certified() {
+        if self.design().has_nodes() {
             if self.peers.nodes.is_empty() {
-                refuse(
-                    "node",
-                    "is missing: every node of this design takes writes; write a [[node]] with the host of each",
-                );
+                refuse("node", "is missing: write a [[node]] with the host of each node of this design");
             }
             if !self.primary.host.is_empty() || self.read_nodes().next().is_some() {
                 refuse(
@@ -87,12 +84,15 @@ impl Config {
             if self.peers.ledger_dir.is_none() {
                 refuse("ledger_dir", "is missing: the ledger there makes commits of this design durable");
             }
+            if self.design().is_memory_tier() && self.peers.secret_file.is_none() {
+                refuse("tier_secret_file", "is missing: nodes ask for the secret in it");
+            }
         } else {
             if self.primary.host.is_empty() {
                 refuse("primary", "is missing: write a table [primary] with its host");
             }
             if !self.peers.nodes.is_empty() {
-                refuse("node", "is for designs whose nodes all take writes; this one has a [primary]");
+                refuse("node", "is for designs that have nodes of one kind; this one has a [primary]");
             }
         }
     }

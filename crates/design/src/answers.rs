@@ -11,6 +11,8 @@ pub enum Orderer {
     Scheduler,
     /// The certifier, when a transaction commits: of two that conflict the first to be certified.
     Certifier,
+    /// The master of a tier in memory, by its one writer: statements run again at their commit, and must do the same.
+    Master,
     /// The scheduler, by versions of the tables that a transaction declares before it begins.
     SchedulerByTable,
 }
@@ -29,6 +31,8 @@ pub enum Effects {
     LogOrRows,
     /// Rows.
     Rows,
+    /// Differences of pages.
+    Pages,
     /// The statements themselves; the rows where a statement would do something else at a replica.
     Statements,
 }
@@ -64,6 +68,8 @@ pub enum Acknowledgement {
     AppliedByAll,
     /// The commit is durable, and committed at the node where it ran.
     DurableAndOrigin,
+    /// The commit is durable, and all replicas have received it.
+    DurableAndReceivedByAll,
 }
 
 /// How a replica takes in the effects.
@@ -82,6 +88,8 @@ pub enum Intake {
     InsideTheTransaction,
     /// In the order of the declared tables' versions.
     InTableOrder,
+    /// A page when a read needs it, up to the version of the read.
+    OnDemand,
     /// However it comes.
     AsItComes,
 }
@@ -110,6 +118,8 @@ pub enum Reads {
     LatestProven,
     /// The whole latest version, at a replica, which the read waits for.
     LatestWaiting,
+    /// The latest version, which is made at the replica as it is read.
+    LatestMade,
     /// Its tables at the versions that were handed out before it.
     TableVersions,
     /// State of any replica: all show the same.

@@ -61,6 +61,18 @@ const RULES: &[Rule] = &[
         "a node's own snapshot may be old: what is written by it must be certified",
     ),
     (
+        |row| (row.effects == Effects::Pages) != (row.orderer == Orderer::Master),
+        "pages are those of the tier's own engine, whose one writer is its master",
+    ),
+    (
+        |row| {
+            row.reads == Reads::LatestMade
+                && (row.intake != Intake::OnDemand
+                    || row.acknowledgement != Acknowledgement::DurableAndReceivedByAll)
+        },
+        "a replica can make the latest version only from what it has received before the acknowledgement",
+    ),
+    (
         |row| row.intake == Intake::AsItComes && row.reads != Reads::AnyAge,
         "a replica that applies its input without order can promise nothing",
     ),
@@ -82,7 +94,7 @@ impl Design {
 
 mod tests {
     use super::*;
-    use crate::{BASE, CONFLICT_AWARE, CONSORT, GANYMED, ONE_COPY, WEAK};
+    use crate::{BASE, CONFLICT_AWARE, CONSORT, DMV, GANYMED, ONE_COPY, WEAK};
     use std::collections::BTreeSet;
 
     #[test]
@@ -101,6 +113,8 @@ mod tests {
             Design { reads: Reads::LatestProven, ..WEAK },
             Design { reads: Reads::LatestProven, ..BASE },
             Design { reads: Reads::OwnSnapshot, ..CONSORT },
+            Design { effects: Effects::Pages, ..CONSORT },
+            Design { acknowledgement: Acknowledgement::Primary, ..DMV },
         ];
         let refused: BTreeSet<&str> =
             senseless.iter().map(|row| row.check().expect_err("a design without sense")).collect();

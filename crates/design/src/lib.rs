@@ -8,7 +8,7 @@
 //! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section
 //! 5.3; Amza et al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V
 //! of Manassiev and Amza, "DMV"; Cecchet, "C-JDBC" (2004); Elnikety, Dropsho and Pedone,
-//! "Tashkent" (2006), sections 3 to 5.
+//! "Tashkent" (2006), sections 3 to 5; Manassiev and Amza, "DMV" (2007), sections II to IV.
 
 mod answers;
 #[cfg(test)]
@@ -54,9 +54,19 @@ impl Design {
         self.orderer == Orderer::Certifier
     }
 
+    /// The data are in the memory of the design's own nodes: no PostgreSQL server is needed.
+    pub fn is_memory_tier(&self) -> bool {
+        self.orderer == Orderer::Master
+    }
+
+    /// Instead of a primary with its replicas there are nodes of one kind, a `[[node]]` each.
+    pub fn has_nodes(&self) -> bool {
+        self.is_certified() || self.is_memory_tier()
+    }
+
     /// True if its replicas are logical replicas of Consort: no WAL travels, and standbys are of no use.
     pub fn is_fed(&self) -> bool {
-        self.effects != Effects::LogOrRows && !self.intake.executes() && !self.is_certified()
+        self.effects != Effects::LogOrRows && !self.intake.executes() && !self.has_nodes()
     }
 
     /// All reads that leave the primary go to replicas that Consort feeds or has execute; a standby is of no use.
@@ -169,6 +179,18 @@ const TASHKENT_API: Design = Design {
     ..TASHKENT_MW
 };
 
+/// Distributed multiversioning: a tier in memory, whose replicas make the version that a read asks for.
+pub const DMV: Design = Design {
+    name: "dmv",
+    summary: "experimental: an SQL tier in memory without PostgreSQL: one master, slaves that make the version a read asks for",
+    orderer: Orderer::Master,
+    effects: Effects::Pages,
+    durability: Durability::Ledger,
+    acknowledgement: Acknowledgement::DurableAndReceivedByAll,
+    intake: Intake::OnDemand,
+    reads: Reads::LatestMade,
+};
+
 /// The designs with one primary, the default first.
 pub const PRIMARY_COPY: [Design; 7] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD, ONE_COPY, CONFLICT_AWARE];
 
@@ -177,7 +199,7 @@ pub const CERTIFIED: [Design; 3] = [BASE, TASHKENT_MW, TASHKENT_API];
 
 /// Every design, the default first.
 pub fn all() -> impl Iterator<Item = Design> + Clone {
-    PRIMARY_COPY.into_iter().chain(CERTIFIED)
+    PRIMARY_COPY.into_iter().chain(CERTIFIED).chain([DMV])
 }
 
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
@@ -232,7 +254,8 @@ mod tests {
     fn every_row_makes_sense_and_has_a_name_of_its_own() {
         assert!(all().all(|design| design.check() == Ok(())));
         let names: BTreeSet<&str> = all().map(|design| design.name).collect();
-        assert_eq!(names.len(), PRIMARY_COPY.len() + CERTIFIED.len());
-        assert!(CERTIFIED.iter().all(Design::is_certified) && !PRIMARY_COPY.iter().any(Design::is_certified));
+        assert_eq!(names.len(), PRIMARY_COPY.len() + CERTIFIED.len() + 1);
+        assert!(CERTIFIED.iter().all(Design::is_certified) && !PRIMARY_COPY.iter().any(Design::has_nodes));
+        assert!(DMV.is_memory_tier() && !DMV.is_certified());
     }
 }

@@ -10,12 +10,20 @@ use std::io::{Read, Write};
 /// Version of the tier's database. Zero is empty.
 pub type Version = u64;
 
-/// A frame is at most this long, in bytes.
-pub const FRAME_LIMIT: usize = 64 << 20;
+/// A frame is at most this long, in bytes: a write set travels in one.
+pub const FRAME_LIMIT: usize = (1 << 30) - (4 << 10);
+/// The first frame is at most this long, in bytes: until then anybody may have sent it.
+pub const HELLO_LIMIT: usize = 4 << 10;
 /// Length of a frame's header, in bytes.
 pub const HEADER: usize = 8;
+/// A row is at most this long, in bytes, and the result of a statement that commits.
+pub const RESULT_LIMIT: usize = 64 << 20;
 /// Rows are sent when so many bytes are gathered.
 pub const ROWS_AT: usize = 64 << 10;
+
+/// SQLSTATE of a failure that says that another node may do better: the version did not come in time, the node is not the master,
+/// the version of a read is gone. Nothing was changed. The front tries again, and no client sees it.
+pub const ELSEWHERE: &str = "CS001";
 
 /// First frame of a connection to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,8 +45,8 @@ pub enum Purpose {
     Subscription {
         /// Name of the subscriber: a node's, or `log`.
         name: String,
-        /// The newest version that the subscriber has.
-        has: Version,
+        /// The newest version that the subscriber has; `None`: it wants all from now on, and hears first how far that is.
+        has: Option<Version>,
         /// The epoch for which the subscriber takes the node for the master.
         epoch: u64,
     },
@@ -46,6 +54,8 @@ pub enum Purpose {
     Pages {
         /// The newest version that the asker has.
         newer_than: Version,
+        /// The version of the copy, an acknowledged one, or a newer acknowledged one. The node waits until it has it.
+        at_least: Version,
     },
 }
 
@@ -62,6 +72,11 @@ pub struct Run {
     pub result_formats: Vec<i16>,
     /// Time of the statement's beginning, microseconds since 1970.
     pub time_us: i64,
+    /// The answer begins with `Described`: the client wants the columns before the rows.
+    pub describes: bool,
+    /// [`columns_hash`] of the columns that the client knows; 0: none. With other columns the statement fails before it runs:
+    /// 0A000, `cached plan must not change result type`.
+    pub expects: u64,
 }
 
 /// Beginning of a transaction.
@@ -69,6 +84,8 @@ pub struct Run {
 pub struct Begin {
     /// The version to read: the node waits until it has it. At the master a write is at this version or a newer one.
     pub at: Version,
+    /// Maximum wait for the version, in milliseconds; then the transaction fails with [`ELSEWHERE`].
+    pub wait_ms: u32,
     /// Whether statements may write; then the node is the master.
     pub writes: bool,
     /// Time of the transaction's beginning, microseconds since 1970: `now()`.
@@ -80,7 +97,8 @@ pub struct Begin {
 /// A request of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// The role and database of the transactions to come. No answer.
+    /// The role and database of the transactions to come. No answer. Inside a transaction: settings of its statements to come,
+    /// which also hold when they run again at the commit.
     Client {
         /// Name of the role.
         user: String,
@@ -91,6 +109,8 @@ pub enum Request {
     },
     /// Types of a statement. Inside a transaction it sees that transaction. Answer: `Described` or `Failed`.
     Describe {
+        /// The version to read outside of a transaction; an acknowledged one.
+        at: Version,
         /// The text of one statement.
         text: String,
         /// Types of parameters by OID.
@@ -98,8 +118,8 @@ pub enum Request {
     },
     /// Begins a transaction. Answer: `Begun` or `Failed`.
     Begin(Begin),
-    /// Runs a statement inside the transaction; also SAVEPOINT, ROLLBACK TO, RELEASE. Answer: `Rows` any number of times, then
-    /// `Done` or `Failed`. After a failure the transaction goes on as it stood before the statement.
+    /// Runs a statement inside the transaction; also SAVEPOINT, ROLLBACK TO, RELEASE. Answer: `Described` if asked for, `Rows`
+    /// any number of times, then `Done` or `Failed`. After a failure the transaction goes on as it stood before the statement.
     Run(Run),
     /// A transaction of one statement. Answer: as of `Run`; `Done` says the version of its commit.
     Once(Begin, Run),
@@ -120,6 +140,16 @@ pub struct Column {
     pub length: i16,
     /// Modifier of its type, as in RowDescription.
     pub modifier: i32,
+}
+
+/// A hash of columns, never 0. No columns and no result are different.
+///
+/// # Panics
+/// Never: memory takes all bytes.
+pub fn columns_hash(columns: Option<&[Column]>) -> u64 {
+    let bytes = postcard::to_extend(&columns, Vec::new()).expect("a vector takes all bytes");
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold).max(1)
 }
 
 /// An error for the client.
@@ -182,6 +212,8 @@ pub enum Reply {
     },
     /// The statement, or the transaction's end, has failed.
     Failed(Failure),
+    /// Before `Failed`: the failure is of what this version shows. Later reads must show it, too.
+    Seen(Version),
 }
 
 /// An order of the front.
@@ -207,13 +239,19 @@ pub enum Order {
     },
     /// Write sets that the node lacks, from the log. Answer: `State`.
     Take {
+        /// The epoch.
+        epoch: u64,
         /// Encoded write sets, without a gap.
         sets: Vec<Vec<u8>>,
     },
-    /// Takes pages newer than its own from another node, at the address. Answer: `State`.
-    Copy {
-        /// The address of the node to copy.
-        from: String,
+    /// Pages of a checkpoint, for a node that has nothing. Answer: `State`.
+    Load {
+        /// The epoch.
+        epoch: u64,
+        /// Number, version and bytes of each.
+        pages: Vec<(u32, Version, Vec<u8>)>,
+        /// With the last ones: the version of the whole.
+        whole: Option<Version>,
     },
     /// Hash of all pages at a version. Answer: `Hash`.
     Hash {
@@ -243,6 +281,8 @@ pub enum Part {
         name: String,
         /// The master's address.
         master: String,
+        /// Address of the node from which changed pages come, if the master has no write sets so old.
+        support: String,
     },
 }
 
@@ -287,6 +327,8 @@ pub enum Ship {
     Set {
         /// Its version.
         version: Version,
+        /// The newest version that was acknowledged when it was shipped.
+        decided: Version,
         /// The write set's bytes.
         bytes: Vec<u8>,
     },
@@ -345,9 +387,21 @@ pub fn parse<T: DeserializeOwned>(header: &[u8; HEADER], body: &[u8]) -> io::Res
 /// # Errors
 /// The connection has ended, or the frame is damaged.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
+    read_within(FRAME_LIMIT, from)
+}
+
+/// Reads one frame whose body is at most so long, in bytes.
+///
+/// # Errors
+/// The connection has ended, or the frame is damaged or too long.
+pub fn read_within<T: DeserializeOwned>(limit: usize, from: &mut impl Read) -> io::Result<T> {
     let mut header = [0; HEADER];
     from.read_exact(&mut header)?;
-    let mut body = vec![0; body_length(&header)?];
+    let length = body_length(&header)?;
+    if length > limit {
+        return Err(torn("a frame is too long"));
+    }
+    let mut body = vec![0; length];
     from.read_exact(&mut body)?;
     parse(&header, &body)
 }
@@ -362,4 +416,35 @@ pub fn write<T: Serialize>(to: &mut impl Write, body: &T) -> io::Result<()> {
 
 fn torn(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello { secret: vec![7; 32], purpose: Purpose::Pages { newer_than: 3, at_least: 4 } }
+    }
+
+    #[test]
+    fn a_frame_comes_back_whole_or_not_at_all() {
+        let whole = frame(&hello());
+        let read_back: Hello = read(&mut whole.as_slice()).expect("a frame");
+        assert_eq!(read_back.secret, hello().secret);
+        for at in 0..whole.len() {
+            let mut torn = whole.clone();
+            torn[at] ^= 0x10;
+            assert!(read::<Hello>(&mut torn.as_slice()).is_err(), "byte {at} is another");
+            assert!(read::<Hello>(&mut &whole[..at]).is_err(), "only {at} bytes have come");
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_too_great_is_refused_before_memory_is_taken() {
+        let mut header = frame(&hello());
+        header[..4].copy_from_slice(&u32::MAX.to_be_bytes());
+        assert!(read::<Hello>(&mut header.as_slice()).is_err());
+        let long = Hello { secret: vec![0; HELLO_LIMIT + 1], ..hello() };
+        assert!(read_within::<Hello>(HELLO_LIMIT, &mut frame(&long).as_slice()).is_err());
+    }
 }

@@ -4,6 +4,7 @@ mod connection_budget;
 mod console_access;
 mod console_view;
 mod listen_addresses;
+mod node_console;
 mod open_files;
 mod peers;
 mod process;
@@ -13,6 +14,7 @@ mod start;
 mod start_error;
 mod supervisor;
 mod takeover;
+mod tier;
 mod timeouts;
 mod verify;
 

@@ -6,7 +6,7 @@ use crate::start::Start;
 use crate::start_error::StartError;
 use crate::takeover::{self, Heir};
 use crate::verify::Verification;
-use crate::{console_access, open_files, peers, supervisor, timeouts};
+use crate::{console_access, open_files, peers, supervisor, tier, timeouts};
 use backend::service::Service;
 use cluster::Cluster;
 use cluster::follow::slots;
@@ -53,6 +53,9 @@ async fn run(mut start: Start) -> Result<Option<Start>, StartError> {
     let config = Rc::new(config);
     if config.design().is_certified() {
         return peers::run(&config, start).await.map(|()| None);
+    }
+    if config.design().is_memory_tier() {
+        return tier::run(&config, start).await.map(|()| None);
     }
     let mut heir = start.takes_over_from.take();
     let process = process(&config, &mut start)?;

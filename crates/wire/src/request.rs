@@ -90,6 +90,11 @@ impl<'a> Bind<'a> {
         Parameters { formats: self.formats, values: Scan::new(self.values), at: 0, count: self.count }
     }
 
+    /// Formats of result columns: none, one for all, or one for each.
+    pub fn result_formats(&self) -> impl ExactSizeIterator<Item = i16> + use<'a> {
+        self.results.chunks_exact(2).map(|format| i16::from_be_bytes(format.try_into().expect("two bytes")))
+    }
+
     /// True if any column of the result is wanted in binary format.
     pub fn wants_binary(&self) -> bool {
         self.results.chunks_exact(2).any(|format| format != [0, 0])

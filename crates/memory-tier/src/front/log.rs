@@ -1,0 +1,252 @@
+//! The query log: every write set, durable in the ledger before its commit is acknowledged. It is what survives the loss of all memory.
+
+use crate::message::{self, HEADER, Hello, Purpose, Received, Ship, Version};
+use disk::{Disk, Point};
+use history::Version as Place;
+use ledger::Ledger;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+/// First byte of a record: what comes after is an encoded write set.
+const WRITE_SET: u8 = 1;
+/// Bytes of write sets in one frame.
+const FRAME_BYTES: usize = 16 << 20;
+/// The file of epochs is written.
+const WRITE_EPOCHS: Point = "tier.epochs";
+/// The file of epochs gets its name.
+const NAME_EPOCHS: Point = "tier.epochs_name";
+
+/// Encoded write sets that fit into a frame.
+type Portion = Result<Vec<Vec<u8>>, String>;
+
+/// An epoch and the newest version that was decided when it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Its number.
+    pub number: u64,
+    /// Versions above belong to it or to later ones.
+    pub decided: Version,
+}
+
+/// The query log and the epochs, in one folder.
+pub struct Log {
+    ledger: Ledger,
+    disk: Disk,
+    folder: PathBuf,
+    epochs: RefCell<Vec<Epoch>>,
+    appended: Cell<u64>,
+}
+
+impl Log {
+    /// Opens the log, which is made if it is missing: then other users may not look into its folder.
+    ///
+    /// # Errors
+    /// A sentence for a person.
+    pub fn open(folder: &Path) -> Result<Log, String> {
+        let (disk, log) = (Disk::new(), folder.join("log"));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&log);
+        made.map_err(|error| format!("cannot make {}: {error}", log.display()))?;
+        let (ledger, _) = Ledger::open(&log, &disk).map_err(|error| error.to_string())?;
+        let file = folder.join("epochs");
+        let epochs = match std::fs::read(&file) {
+            Ok(bytes) => postcard::from_bytes(&bytes)
+                .map_err(|_| format!("{} is damaged: it holds no epochs", file.display()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+        };
+        Ok(Log {
+            ledger,
+            disk,
+            folder: folder.to_owned(),
+            epochs: RefCell::new(epochs),
+            appended: Cell::new(0),
+        })
+    }
+
+    /// The newest durable version.
+    pub fn newest(&self) -> Version {
+        self.ledger.newest_durable().get()
+    }
+
+    /// Completes with the newest version when all that was appended is durable.
+    ///
+    /// # Errors
+    /// The ledger has failed.
+    pub async fn settled(&self) -> Result<Version, String> {
+        let newest = self.ledger.newest();
+        self.ledger.durable(newest).await.map_err(|error| error.to_string())?;
+        Ok(newest.get())
+    }
+
+    /// Completes with the reason when the ledger has failed and the process must stop.
+    pub async fn failed(&self) -> String {
+        self.ledger.failed().await.to_string()
+    }
+
+    /// Syncs since the log was opened, and records in them.
+    pub fn counters(&self) -> ledger::Counters {
+        self.ledger.counters()
+    }
+
+    /// The newest epoch that has begun; zero: none.
+    pub fn epoch(&self) -> u64 {
+        self.epochs.borrow().last().map_or(0, |epoch| epoch.number)
+    }
+
+    /// The newest version that a node which was last in `epoch` may keep: versions above are not those of the order.
+    pub fn keeps(&self, epoch: u64) -> Version {
+        keeps(&self.epochs.borrow(), epoch)
+    }
+
+    /// Writes down that an epoch begins.
+    ///
+    /// # Errors
+    /// The file cannot be written: the process must not go on with the epoch.
+    pub fn begins(&self, epoch: Epoch) -> io::Result<()> {
+        let mut epochs = self.epochs.borrow().clone();
+        append(&mut epochs, epoch);
+        let bytes = postcard::to_stdvec(&epochs).map_err(io::Error::other)?;
+        let (file, new) = (self.folder.join("epochs"), self.folder.join("epochs.new"));
+        // What a crash has left there.
+        if new.exists() {
+            self.disk.remove(WRITE_EPOCHS, &new)?;
+        }
+        let written = self.disk.create(WRITE_EPOCHS, &new)?;
+        written.write_at(WRITE_EPOCHS, &bytes, 0)?;
+        written.sync(WRITE_EPOCHS)?;
+        self.disk.rename(NAME_EPOCHS, &new, &file)?;
+        self.disk.sync_folder(NAME_EPOCHS, &self.folder)?;
+        *self.epochs.borrow_mut() = epochs;
+        Ok(())
+    }
+
+    /// The folder of log and checkpoint.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Bytes that were appended since the log was opened.
+    pub fn appended_bytes(&self) -> u64 {
+        self.appended.get()
+    }
+
+    /// Forgets write sets up to this version, which a checkpoint has.
+    pub fn forget(&self, until: Version) {
+        drop(self.ledger.forget_below(Place::new(until + 1)));
+    }
+
+    /// Write sets above a version, in portions that fit into a frame. `None`: the log does not go back so far.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub fn above(&self, version: Version) -> Result<Option<impl Iterator<Item = Portion>>, String> {
+        if self.newest() > version && self.ledger.oldest().is_none_or(|oldest| oldest.get() > version + 1) {
+            return Ok(None);
+        }
+        let mut records = self.ledger.read_from(Place::new(version + 1)).peekable();
+        Ok(Some(std::iter::from_fn(move || {
+            let (mut sets, mut bytes) = (Vec::new(), 0);
+            while bytes < FRAME_BYTES {
+                match records.next() {
+                    Some(Ok(record)) => match record.bytes.split_first() {
+                        Some((&WRITE_SET, set)) => {
+                            bytes += set.len();
+                            sets.push(set.to_vec());
+                        }
+                        _ => return Some(Err(format!("record {} is no write set", record.version.get()))),
+                    },
+                    Some(Err(error)) => return Some(Err(error.to_string())),
+                    None => break,
+                }
+            }
+            (!sets.is_empty()).then_some(Ok(sets))
+        })))
+    }
+
+    /// Subscribes at the master and makes durable what it ships, until the connection ends.
+    ///
+    /// # Errors
+    /// Why it has ended.
+    pub async fn follow(&self, master: &str, secret: &[u8], epoch: u64) -> io::Result<()> {
+        let mut stream = TcpStream::connect(master).await?;
+        stream.set_nodelay(true)?;
+        let has = Some(self.ledger.newest().get());
+        let purpose = Purpose::Subscription { name: crate::LOG.to_owned(), has, epoch };
+        stream.write_all(&message::frame(&Hello { secret: secret.to_vec(), purpose })).await?;
+        let (input, mut output) = stream.into_split();
+        let mut input = BufReader::with_capacity(256 << 10, input);
+        let mut newest = self.ledger.newest();
+        output.write_all(&message::frame(&Received(newest.get()))).await?;
+        loop {
+            match read(&mut input).await? {
+                Ship::Set { version, bytes, decided: _ } => {
+                    let mut record = Vec::with_capacity(bytes.len() + 1);
+                    record.push(WRITE_SET);
+                    record.extend_from_slice(&bytes);
+                    newest = Place::new(version);
+                    self.appended.set(self.appended.get() + record.len() as u64);
+                    drop(self.ledger.append(newest, &record));
+                }
+                Ship::Refused(why) => return Err(io::Error::other(why)),
+                Ship::Decided(_) | Ship::Pages(_) | Ship::Whole(_) => {
+                    return Err(io::Error::other("the master ships what no log takes"));
+                }
+            }
+            // One sync for all that has come.
+            if input.buffer().is_empty() {
+                self.ledger.durable(newest).await.map_err(io::Error::other)?;
+                output.write_all(&message::frame(&Received(newest.get()))).await?;
+            }
+        }
+    }
+}
+
+fn keeps(epochs: &[Epoch], epoch: u64) -> Version {
+    let later = epochs.iter().filter(|later| later.number > epoch);
+    later.map(|later| later.decided).min().unwrap_or(Version::MAX)
+}
+
+/// Adds an epoch, and drops those that say nothing more: a node that must drop what they dropped drops as much for this one.
+fn append(epochs: &mut Vec<Epoch>, new: Epoch) {
+    epochs.retain(|epoch| epoch.decided < new.decided);
+    epochs.push(new);
+}
+
+/// Reads one frame.
+///
+/// # Errors
+/// The connection has ended, or the frame is damaged.
+pub(crate) async fn read<T: serde::de::DeserializeOwned>(
+    from: &mut (impl AsyncReadExt + Unpin),
+) -> io::Result<T> {
+    let mut header = [0; HEADER];
+    from.read_exact(&mut header).await?;
+    let mut body = vec![0; message::body_length(&header)?];
+    from.read_exact(&mut body).await?;
+    message::parse(&header, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_that_are_dropped_change_nothing_of_what_a_node_keeps() {
+        let (mut all, mut few) = (Vec::new(), Vec::new());
+        for (number, decided) in (1..).zip([0, 0, 4, 4, 4, 9, 7, 7, 12, 12]) {
+            let epoch = Epoch { number, decided };
+            all.push(epoch);
+            append(&mut few, epoch);
+            for known in 0..=number {
+                assert_eq!(keeps(&few, known), keeps(&all, known), "epoch {known} of {number}");
+            }
+        }
+        assert_eq!(few.iter().map(|epoch| epoch.number).collect::<Vec<_>>(), [2, 5, 8, 10]);
+    }
+}

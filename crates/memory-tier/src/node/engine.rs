@@ -1,0 +1,194 @@
+//! State that the connections of a node share.
+
+use super::Options;
+use super::line::Line;
+use super::sequences::Sequences;
+use crate::message::{Part, State, Version};
+use pages::Store;
+use rusqlite::InterruptHandle;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use subtle::ConstantTimeEq;
+
+/// The lock's content. A thread that panicked while it held the lock has left it as it was between two steps.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The node's part in an epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    pub(super) epoch: u64,
+    pub(super) part: Part,
+}
+
+/// The statement that a session runs, for its cancellation.
+pub(super) type Running = Arc<Mutex<Option<InterruptHandle>>>;
+
+/// State that the connections share.
+pub(super) struct Engine {
+    pub(super) store: Store,
+    secret: Vec<u8>,
+    standing: Mutex<Standing>,
+    /// Held by those who look whether a version has come: the last lock that anybody takes.
+    arrival: Mutex<()>,
+    arrived: Condvar,
+    pub(super) sequences: Arc<Sequences>,
+    /// The master's line of commits.
+    pub(super) line: Line,
+    sessions: Mutex<HashMap<u64, Running>>,
+    next_session: AtomicU64,
+    pub(super) transactions: AtomicU32,
+    history: AtomicU64,
+    pub(super) commits: AtomicU64,
+    pub(super) conflicts: AtomicU64,
+    pub(super) evicted: AtomicU64,
+}
+
+impl Engine {
+    pub(super) fn new(options: &Options) -> Engine {
+        Engine {
+            store: Store::new(pages::Options { policy: options.policy, max_bytes: options.max_bytes }),
+            secret: options.secret.clone(),
+            standing: Mutex::new(Standing { epoch: 0, part: Part::Idle }),
+            arrival: Mutex::new(()),
+            arrived: Condvar::new(),
+            sequences: Arc::default(),
+            line: Line::default(),
+            sessions: Mutex::default(),
+            next_session: AtomicU64::new(1),
+            transactions: AtomicU32::new(0),
+            history: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn is_secret(&self, secret: &[u8]) -> bool {
+        self.secret.ct_eq(secret).into()
+    }
+
+    pub(super) fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        locked(&self.standing).clone()
+    }
+
+    /// Begins an epoch, if it is a newer one, or takes a part in it; `step` runs while no version can be received.
+    ///
+    /// # Errors
+    /// The epoch is not newer, or the step's own.
+    pub(super) fn stands(
+        &self,
+        epoch: u64,
+        part: Part,
+        step: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut standing = locked(&self.standing);
+        // A node may be asked to drop versions first, and learn its part in the same epoch.
+        let is_begun = epoch == standing.epoch && standing.part == Part::Idle && part != Part::Idle;
+        if epoch <= standing.epoch && !is_begun {
+            return Err(format!("epoch {epoch} is over: this node is in epoch {}", standing.epoch));
+        }
+        self.line.ends("the master's epoch is over");
+        step()?;
+        *standing = Standing { epoch, part };
+        self.changes_history();
+        self.arrives();
+        Ok(())
+    }
+
+    /// Runs a step that receives versions, if the node is in this epoch.
+    ///
+    /// # Errors
+    /// It is in another one, or the step's own.
+    pub(super) fn receives(
+        &self,
+        epoch: u64,
+        step: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let standing = locked(&self.standing);
+        if standing.epoch != epoch {
+            return Err(format!("epoch {epoch} is over"));
+        }
+        step()?;
+        self.arrives();
+        Ok(())
+    }
+
+    /// Says that versions have been received.
+    pub(super) fn arrives(&self) {
+        let _held = locked(&self.arrival);
+        self.arrived.notify_all();
+    }
+
+    /// Waits until the node has this version. False: it did not come in time.
+    pub(super) fn wait_for(&self, version: Version, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut held = locked(&self.arrival);
+        while self.store.received() < version {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            held = self.arrived.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// A session more: its number, and where it says what it runs.
+    pub(super) fn enter(&self) -> (u64, Running) {
+        let number = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let running = Running::default();
+        locked(&self.sessions).insert(number, running.clone());
+        (number, running)
+    }
+
+    pub(super) fn leave(&self, session: u64) {
+        locked(&self.sessions).remove(&session);
+    }
+
+    /// Ends the statement that a session runs, if it runs one.
+    pub(super) fn cancel(&self, session: u64) {
+        let running = locked(&self.sessions).get(&session).cloned();
+        if let Some(running) = running
+            && let Some(handle) = &*locked(&running)
+        {
+            handle.interrupt();
+        }
+    }
+
+    /// Says that versions may have another content than before.
+    pub(super) fn changes_history(&self) {
+        self.history.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of the node's history: with another one a version may have another content.
+    pub(super) fn history(&self) -> u64 {
+        self.history.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn state(&self) -> State {
+        let Standing { epoch, mut part } = self.standing();
+        if matches!(part, Part::Master { .. }) && !self.line.is_master() {
+            part = Part::Idle;
+        }
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        State {
+            epoch,
+            part,
+            received: self.store.received(),
+            transactions: self.transactions.load(Ordering::Relaxed),
+            oldest: self.store.oldest_reader(),
+            bytes: self.store.bytes() as u64,
+            commits: count(&self.commits),
+            conflicts: count(&self.conflicts),
+            evicted: count(&self.evicted),
+        }
+    }
+}
