@@ -43,6 +43,12 @@ impl Which {
                 found.config.design().name
             )));
         }
+        if found.config.design().is_memory_tier() {
+            return Err(Failure::new(format!(
+                "the command is for designs with PostgreSQL servers; the data of {} are in the memory of its nodes",
+                found.config.design().name
+            )));
+        }
         Ok(found)
     }
 

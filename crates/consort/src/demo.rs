@@ -1,5 +1,5 @@
 //! `consort demo`: one load, two designs, side by side, for both kinds of writers. Real servers in a folder that is
-//! removed afterwards. For a design whose nodes all take writes: one PostgreSQL, and three such nodes.
+//! removed afterwards. For a design with nodes of one kind: one PostgreSQL, and three such nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const DESIGNS: [design::Design; 2] = [design::WEAK, design::CONSORT];
 /// Creates a primary and two standbys in a temporary directory, twice: first with log-ins at the nodes for
 /// Consort only, then for other clients too. Takes about a minute and removes the servers. The exit code is 1
 /// if a client of the design consort saw a result that a single server would not return. With --design it
-/// compares one PostgreSQL with three nodes of that design, which all take writes.
+/// compares one PostgreSQL with three nodes of that design.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -42,14 +42,14 @@ pub struct Options {
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
     delay: u64,
 
-    /// Compare a design in which every node takes writes with one PostgreSQL
+    /// Compare three nodes of this design with one PostgreSQL
     #[arg(long, value_name = "NAME", value_parser = design_names(), conflicts_with = "delay")]
     design: Option<String>,
 }
 
 fn design_names() -> clap::builder::PossibleValuesParser {
-    let designs = design::CERTIFIED
-        .into_iter()
+    let designs = design::all()
+        .filter(design::Design::has_nodes)
         .map(|design| clap::builder::PossibleValue::new(design.name).help(design.summary));
     clap::builder::PossibleValuesParser::new(designs)
 }
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Compares one PostgreSQL with three nodes of a design that all take writes, and whose clients read what was acknowledged.
+/// Compares one PostgreSQL with three nodes of a design, whose clients read what was acknowledged.
 fn beside_one_server(runtime: &Runtime, name: &str, time: Duration) -> Result<(), Failure> {
     let measured = |url: &str| {
         let mix = mix::Options::new(url, time);
@@ -104,7 +104,7 @@ fn beside_one_server(runtime: &Runtime, name: &str, time: Duration) -> Result<()
     let peers = Folder::new(name)?;
     let config = peers.bring_up(&up::Options::for_demo(&peers.listen, name, Writers::ThroughConsort))?;
     let three = measured(&format!("{}?options=-c%20consort.consistency%3Dstrong", up::url(&config)))?;
-    println!("one PostgreSQL, and three nodes of the design {name} that all take writes");
+    println!("one PostgreSQL, and three nodes of the design {name}");
     println!("{}", mix::side_by_side(&[("PostgreSQL", &one), (name, &three)]));
     match three.is_clean() {
         true => Ok(()),

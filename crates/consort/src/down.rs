@@ -10,6 +10,7 @@ use postgres::programs::Programs;
 
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::tier::Nodes;
 
 /// Beyond the drain time Consort has so long to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -35,13 +36,23 @@ Examples:
 pub fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::at(options.dir.as_deref())?;
     // A first `up` that was broken off has written no configuration, and may have started servers.
-    if !home.config_file().exists() && Cluster::open(&Programs::find()?, home.folder()).is_err() {
+    if !home.config_file().exists()
+        && Nodes::of(&home).is_none()
+        && Cluster::open(&Programs::find()?, home.folder()).is_err()
+    {
         return Err(Failure::not_running(format!("no cluster exists in {}", home.folder().display())));
     }
     if home.running().is_some() {
         eprintln!("stopping Consort ..");
     }
     stop_consort(&home)?;
+    if let Some(nodes) = Nodes::of(&home) {
+        let _turn = home.take_turn()?;
+        if !nodes.stop()? {
+            eprintln!("no node is running in {}", home.folder().display());
+        }
+        return Ok(());
+    }
     if cluster(&home)?.nodes().iter().all(|node| node.state() == NodeState::Stopped) {
         eprintln!("no server is running in {}", home.folder().display());
         return Ok(());
@@ -62,6 +73,9 @@ pub fn stop_consort(home: &Home) -> Result<(), Failure> {
 pub fn stop_everything(home: &Home) -> Result<(), Failure> {
     stop_consort(home)?;
     let _turn = home.take_turn()?;
+    if let Some(nodes) = Nodes::of(home) {
+        return nodes.stop().map(drop);
+    }
     Ok(cluster(home)?.stop(Stop::Fast)?)
 }
 

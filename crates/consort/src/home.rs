@@ -124,30 +124,35 @@ impl Home {
 
     /// Asks the process that runs here to end; after `limit` it is ended. True if one ran.
     pub fn end(&self, limit: Duration) -> Result<bool, Failure> {
-        let Some(pid) = self.running() else { return Ok(false) };
-        kill_process(pid, Signal::TERM).map_err(std::io::Error::from)?;
-        if !self.wait_ended(limit) {
-            eprintln!("Consort did not stop within {limit:?}; killing it");
-            kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
-            self.wait_ended(limit);
-        }
-        Ok(true)
-    }
-
-    fn wait_ended(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        while self.running().is_some() {
-            if Instant::now() > deadline {
-                return false;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        true
+        end(&self.pid_file(), limit)
     }
 }
 
+/// Asks the process that holds this file to end; after `limit` it is ended. True if one ran.
+pub(crate) fn end(pid_file: &Path, limit: Duration) -> Result<bool, Failure> {
+    let Some(pid) = holder(pid_file) else { return Ok(false) };
+    kill_process(pid, Signal::TERM).map_err(std::io::Error::from)?;
+    if !wait_ended(pid_file, limit) {
+        eprintln!("process {} did not stop within {limit:?}; killing it", pid.as_raw_nonzero());
+        kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
+        wait_ended(pid_file, limit);
+    }
+    Ok(true)
+}
+
+fn wait_ended(pid_file: &Path, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    while holder(pid_file).is_some() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    true
+}
+
 /// The process that holds this file.
-fn holder(pid_file: &Path) -> Option<Pid> {
+pub(crate) fn holder(pid_file: &Path) -> Option<Pid> {
     let file = File::open(pid_file).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {

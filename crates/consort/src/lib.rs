@@ -29,6 +29,7 @@ mod seed;
 pub mod serve;
 pub mod settings_file;
 mod status;
+mod tier;
 pub mod up;
 mod verify;
 
@@ -77,6 +78,7 @@ enum Command {
     Explain(explain::Options),
     Psql(psql::Options),
     Bench(bench::Options),
+    TierNode(tier::Options),
 }
 
 /// Runs the command line of this process; its exit code.
@@ -121,5 +123,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Explain(options) => explain::run(&options),
         Command::Psql(options) => psql::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::TierNode(options) => tier::run(&options),
     }
 }

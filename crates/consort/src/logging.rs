@@ -24,6 +24,12 @@ pub(crate) fn start(config: &Config) -> Box<dyn Fn(&str)> {
     }
 }
 
+/// Begins to log at level `info`, as text.
+pub(crate) fn to_standard_error() {
+    let lines = tracing_subscriber::fmt().with_env_filter(filter("info")).with_writer(std::io::stderr);
+    let _ = lines.with_ansi(false).try_init();
+}
+
 /// The replication client reports every reconnect as an error; its caller decides the meaning.
 fn filter(level: &str) -> EnvFilter {
     EnvFilter::new(format!("{level},pgwire_replication=off"))

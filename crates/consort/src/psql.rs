@@ -51,6 +51,9 @@ fn through_consort(psql: &mut Command, found: &Found, arguments: &[String]) -> R
 
 fn at_node(psql: &mut Command, found: &Found, name: &str, arguments: &[String]) -> Result<(), Failure> {
     let config = &found.config;
+    if config.design().is_memory_tier() {
+        return Err(Failure::new("nodes of a tier in memory take no log-ins of psql; leave --node out"));
+    }
     let nodes: Vec<&Server> = config.servers().collect();
     let node = nodes.iter().find(|node| node.name == name).ok_or_else(|| {
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();

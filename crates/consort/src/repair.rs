@@ -69,6 +69,11 @@ fn server_options(found: &Found) -> Result<local_cluster::Options, Failure> {
 }
 
 fn renew_node(found: &Found, name: &str) -> Result<(), Failure> {
+    if found.config.design().is_memory_tier() {
+        return Err(Failure::new(
+            "a node of a tier in memory fetches what it lacks when it starts: consort up",
+        ));
+    }
     if !found.config.design().is_certified() {
         return Err(Failure::new(format!(
             "the cluster has one primary: rebuild a standby with `consort repair --standby {name}`"

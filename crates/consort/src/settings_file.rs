@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use local_cluster::{Node, Role};
 
@@ -77,8 +78,7 @@ impl SettingsFile {
 
     /// The whole file, with these servers, the primary first.
     pub fn with_servers<'a>(&self, nodes: impl IntoIterator<Item = &'a Node>) -> String {
-        let mut text = self.lines.join("\n");
-        let _ = write!(text, "\n\n{MARK}\n");
+        let mut text = self.head();
         for node in nodes {
             let table = match node.role() {
                 Role::Primary => "[primary]",
@@ -87,18 +87,25 @@ impl SettingsFile {
                 Role::Peer => "[[node]]",
             };
             let host = node.socket_folder().display().to_string();
-            let _ = write!(
-                text,
-                "\n{table}\nname = {}\nhost = {}\nport = {}\n",
-                quoted(node.name()),
-                quoted(&host),
-                node.port()
-            );
+            write_server(&mut text, table, node.name(), &host, node.port());
             if let Some(tables) = self.tables.get(node.name()).filter(|_| node.role() == Role::Replica) {
                 let _ = writeln!(text, "tables = {tables}");
             }
         }
         text
+    }
+
+    /// The whole file, with the nodes of an in-memory tier: their names and addresses.
+    pub(crate) fn with_tier<'a>(&self, nodes: impl IntoIterator<Item = (&'a str, SocketAddr)>) -> String {
+        let mut text = self.head();
+        for (name, address) in nodes {
+            write_server(&mut text, "[[node]]", name, &address.ip().to_string(), address.port());
+        }
+        text
+    }
+
+    fn head(&self) -> String {
+        format!("{}\n\n{MARK}\n", self.lines.join("\n"))
     }
 
     fn place(&self, key: &str) -> Option<usize> {
@@ -108,6 +115,10 @@ impl SettingsFile {
             .find(|(_, line)| line.split_once('=').is_some_and(|(name, _)| name.trim() == key))
             .map(|(at, _)| at)
     }
+}
+
+fn write_server(text: &mut String, table: &str, name: &str, host: &str, port: u16) {
+    let _ = write!(text, "\n{table}\nname = {}\nhost = {}\nport = {port}\n", quoted(name), quoted(host));
 }
 
 /// Tables that replicas are to have, of the servers that a file names.

@@ -45,7 +45,7 @@ const TEXTS: &[&str] =
 /// Prints how it is.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find_any()?;
-    if found.config.design().is_certified() {
+    if found.config.design().has_nodes() {
         return peers(&found, options.json);
     }
     let runtime = crate::runtime()?;
@@ -97,7 +97,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same where every node takes writes: each database at each node.
+/// Columns of nodes that all take writes, one line for each database.
+const PEER_COLUMNS: &[&str] =
+    &["node", "database", "state", "version", "newest", "sessions", "conflicts", "why"];
+/// Columns of nodes of an in-memory tier.
+const TIER_COLUMNS: &[&str] =
+    &["node", "role", "state", "received", "newest", "transactions", "bytes", "commits", "why"];
+
+/// The same for a design with nodes of one kind.
 fn peers(found: &Found, json: bool) -> Result<(), Failure> {
     let answers = crate::runtime()?.block_on(console::ask(found, &["SHOW NODES", "SHOW VERSION"]))?;
     let [nodes, version] = answers.try_into().expect("as many answers as questions");
@@ -110,11 +117,10 @@ fn peers(found: &Found, json: bool) -> Result<(), Failure> {
     }
     println!("{} at {} (design {design})", version.unwrap_or("Consort"), up::url(&found.config));
     println!();
-    let head = ["NODE", "DATABASE", "STATE", "VERSION", "NEWEST", "SESSIONS", "CONFLICTS", "WHY"];
-    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    let columns = if found.config.design().is_memory_tier() { TIER_COLUMNS } else { PEER_COLUMNS };
+    let mut lines = vec![columns.iter().map(|column| column.to_uppercase()).collect::<Vec<_>>()];
     let text = |row, column| value(Some(row), column).unwrap_or_default().to_owned();
-    let columns = ["node", "database", "state", "version", "newest", "sessions", "conflicts", "why"];
-    lines.extend(nodes.iter().map(|row| columns.map(|column| text(row, column)).to_vec()));
+    lines.extend(nodes.iter().map(|row| columns.iter().map(|column| text(row, column)).collect()));
     print_table(&lines);
     Ok(())
 }

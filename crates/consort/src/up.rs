@@ -15,6 +15,7 @@ use crate::core_files::CoreFiles;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::settings_file::{SettingsFile, quoted};
+use crate::tier::Nodes;
 use crate::{daemon, serve};
 
 /// A new cluster has this many standbys; replicas, if its design reads there alone.
@@ -22,6 +23,9 @@ const READ_NODES: usize = 2;
 
 /// A new cluster whose nodes all take writes has this many.
 const NODES: usize = 3;
+
+/// The file with the secret of a tier's nodes.
+const SECRET: &str = "tier.secret";
 
 /// A new cluster listens here.
 const LISTEN: &str = "127.0.0.1:6432";
@@ -40,7 +44,7 @@ pub struct Options {
     /// Minimum number of logical replicas; default for a new cluster: 0, or 2 if the design reads only there
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
-    /// Nodes, for designs in which every node takes writes; default: 3
+    /// Nodes, for designs whose nodes are of one kind; default: 3
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
     /// Directory of the cluster; default: /var/lib/consort for root, else ~/.local/state/consort
@@ -142,11 +146,33 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 /// Makes or starts the servers and, in the background, Consort. Everything that runs already stays as it is.
 pub fn bring_up(home: &Home, options: &Options) -> Result<Config, Failure> {
     let _turn = home.take_turn()?;
-    let (cluster, config) = prepare(home, options)?;
+    let (servers, config) = prepare(home, options)?;
     if home.running().is_none() {
-        daemon::start(home).inspect_err(|_| cluster.stop_what_it_started())?;
+        daemon::start(home).inspect_err(|_| servers.stop_what_it_started())?;
     }
     Ok(config)
+}
+
+/// Processes behind Consort.
+enum Servers {
+    Postgres(Cluster),
+    Tier(Nodes),
+}
+
+impl Servers {
+    fn stop_what_it_started(&self) {
+        match self {
+            Servers::Postgres(cluster) => cluster.stop_what_it_started(),
+            Servers::Tier(nodes) => nodes.stop_what_it_started(),
+        }
+    }
+
+    fn stop(&self) -> Result<(), Failure> {
+        match self {
+            Servers::Postgres(cluster) => Ok(cluster.stop(Stop::Fast)?),
+            Servers::Tier(nodes) => nodes.stop().map(drop),
+        }
+    }
 }
 
 /// Serves in this process until a signal or the console ends it, then stops the servers.
@@ -158,7 +184,7 @@ fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
             pid.as_raw_nonzero()
         )));
     }
-    let (cluster, config) = prepare(home, options)?;
+    let (servers, config) = prepare(home, options)?;
     drop(turn);
     // Not before the servers are started, which go by the limits that they are started with.
     CoreFiles::default().apply()?;
@@ -170,7 +196,7 @@ fn in_the_foreground(home: &Home, options: &Options) -> Result<(), Failure> {
         ready,
         serve::Served::default(),
     );
-    cluster.stop(Stop::Fast)?;
+    servers.stop()?;
     served
 }
 
@@ -188,7 +214,7 @@ pub fn write<'a>(
 
 /// The servers, running, and the configuration, written. Objections are reported before a server is made or
 /// started.
-fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure> {
+fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure> {
     let written = fs::read_to_string(home.config_file()).ok();
     let mut file = SettingsFile::of(written.as_deref());
     if file.names_servers() {
@@ -199,6 +225,12 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
     }
     let design = options.design.as_deref().or(file.get("design")).unwrap_or_default().trim_matches('"');
     of_one_kind(design, options)?;
+    let is_tier = is_tier(design);
+    if written.is_some() && is_tier != Nodes::of(home).is_some() {
+        return Err(Failure::new(format!(
+            "the cluster there was made for a design of another kind; take another --dir for the design {design}"
+        )));
+    }
     let writers = writers(&file, options)?;
     let runs = home.running().is_some();
     if runs && !asks_for_nothing_new(home, &file, options)? {
@@ -206,6 +238,9 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
         return Err(Failure::new(format!(
             "Consort is running there with other settings; stop it first: consort down --dir {folder}"
         )));
+    }
+    if is_tier {
+        return tier(home, file, options, writers, runs);
     }
     let programs = Programs::find()?;
     // A first start that failed may have left some of its servers, and not all.
@@ -221,7 +256,37 @@ fn prepare(home: &Home, options: &Options) -> Result<(Cluster, Config), Failure>
     }
     let cluster = servers(home, &programs, &wanted, there.as_ref())?;
     let config = write(home, &file, cluster.nodes()).inspect_err(|_| cluster.stop_what_it_started())?;
-    Ok((cluster, config))
+    Ok((Servers::Postgres(cluster), config))
+}
+
+fn is_tier(design: &str) -> bool {
+    design::chosen(design).is_ok_and(|design| design.is_memory_tier())
+}
+
+/// The same for a tier in memory: its nodes, running, and the configuration, written.
+fn tier(
+    home: &Home,
+    mut file: SettingsFile,
+    options: &Options,
+    writers: Writers,
+    runs: bool,
+) -> Result<(Servers, Config), Failure> {
+    settings(&mut file, options, writers);
+    if !runs {
+        addresses(&file).try_for_each(can_listen)?;
+    }
+    make_files(home, &file)?;
+    let there = Nodes::of(home).map_or(0, |nodes| nodes.count());
+    let wanted = options.nodes.unwrap_or(if there == 0 { NODES } else { there });
+    if wanted < there {
+        return Err(Failure::new(format!("the tier there has {there} nodes, and `consort up` removes none")));
+    }
+    let nodes = Nodes::start(home, wanted, &home.folder().join(SECRET))?;
+    let text = file.with_tier(nodes.addresses());
+    let written = Config::parse(&text, &home.config_file()).map_err(Failure::from);
+    let written = written.and_then(|config| home.replace_config(&text).map(|()| config));
+    let config = written.inspect_err(|_| nodes.stop_what_it_started())?;
+    Ok((Servers::Tier(nodes), config))
 }
 
 /// The choice of writers is made when the servers are made: their own rules decide who may log in.
@@ -243,15 +308,23 @@ pub fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failur
 
 /// True if a running cluster has all that the command line asks for.
 fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> Result<bool, Failure> {
+    if let Some(nodes) = Nodes::of(home) {
+        return Ok(options.nodes.is_none_or(|wanted| nodes.count() >= wanted) && is_set(file, options));
+    }
     let cluster = Cluster::open(&Programs::find()?, home.folder())?;
-    let has = |key: &str, wanted: Option<String>| {
-        wanted.is_none_or(|wanted| file.get(key) == Some(wanted.as_str()))
-    };
     Ok(options.nodes.is_none_or(|wanted| cluster.peers().len() >= wanted)
         && options.standbys.is_none_or(|wanted| cluster.standbys().len() >= wanted)
         && options.replicas.is_none_or(|wanted| cluster.replicas().len() >= wanted)
-        && has("listen", options.listen.as_deref().map(|address| format!("[{}]", quoted(address))))
-        && has("design", options.design.as_deref().map(quoted)))
+        && is_set(file, options))
+}
+
+/// True if the settings of the command line are those of the file.
+fn is_set(file: &SettingsFile, options: &Options) -> bool {
+    let has = |key: &str, wanted: Option<String>| {
+        wanted.is_none_or(|wanted| file.get(key) == Some(wanted.as_str()))
+    };
+    has("listen", options.listen.as_deref().map(|address| format!("[{}]", quoted(address))))
+        && has("design", options.design.as_deref().map(quoted))
 }
 
 /// Number of servers to make, by kind.
@@ -291,15 +364,15 @@ fn wanted(
 
 /// A cluster has one primary, or nodes that all take writes: options of the other kind are refused.
 fn of_one_kind(name: &str, options: &Options) -> Result<(), Failure> {
-    let is_certified = design::chosen(name).is_ok_and(|design| design.is_certified());
-    if is_certified && (options.standbys.is_some() || options.replicas.is_some()) {
+    let has_nodes = design::chosen(name).is_ok_and(|design| design.has_nodes());
+    if has_nodes && (options.standbys.is_some() || options.replicas.is_some()) {
         return Err(Failure::new(format!(
-            "every node of the design {name} takes writes, and it has no standbys and replicas: take --nodes N instead"
+            "the design {name} has no standbys and replicas: take --nodes N instead"
         )));
     }
-    if !is_certified && options.nodes.is_some() {
+    if !has_nodes && options.nodes.is_some() {
         return Err(Failure::new(
-            "the design has one primary: take --standbys N or --replicas N, or a design in which every node takes writes",
+            "the design has one primary: take --standbys N or --replicas N, or a design whose nodes are of one kind",
         ));
     }
     Ok(())
@@ -367,10 +440,13 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
         file.set_at_first("max_clients", "60");
     }
     if design::chosen(file.get("design").unwrap_or_default().trim_matches('"'))
-        .is_ok_and(|design| design.is_certified())
+        .is_ok_and(|design| design.has_nodes())
     {
         file.set_at_first("max_clients", "200");
         file.set_at_first("ledger_dir", &quoted("ledger"));
+    }
+    if is_tier(file.get("design").unwrap_or_default().trim_matches('"')) {
+        file.set_at_first("tier_secret_file", &quoted(SECRET));
     }
     file.set_at_first("auth_type", "\"trust\"");
     if !is_trusted(file) {
