@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use testkit::Scratch;
 use workloads::check::{Outcome, check};
-use workloads::histories::{Isolation, Workload, record, set_up};
+use workloads::histories::{Isolation, Snapshots, Workload, record, set_up};
 
 /// Number of transactions of a file.
 const TRANSACTIONS: u64 = 1200;
@@ -28,7 +28,10 @@ async fn main() {
         transactions: TRANSACTIONS,
         ..Workload::new(&url, isolation, limit)
     };
-    let old = Workload { old_snapshots: 0.5, ..plain(Isolation::RepeatableRead) };
+    let old = Workload {
+        snapshots: Snapshots { old: 0.5, ..Snapshots::default() },
+        ..plain(Isolation::RepeatableRead)
+    };
     let runs = [
         ("read-committed", plain(Isolation::ReadCommitted)),
         ("repeatable-read", plain(Isolation::RepeatableRead)),

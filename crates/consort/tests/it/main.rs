@@ -57,6 +57,7 @@ mod subcommands;
 mod supervised;
 mod takeover;
 mod tenants;
+mod tier;
 mod timeouts;
 mod verify;
 mod waiting;

@@ -16,7 +16,7 @@ use load_clients::stop::Stop;
 use load_clients::table::{percent, write_json};
 use tokio::runtime::Runtime;
 use workloads::check::{Findings, Model, check, stale_reads};
-use workloads::histories::{Isolation, Recorded, Summary, TABLE, Workload, record, set_up, table};
+use workloads::histories::{Isolation, Recorded, Snapshots, Summary, TABLE, Workload, record, set_up, table};
 
 use super::Options;
 use super::faults::{self, Done, Fault, Series};
@@ -180,7 +180,10 @@ pub(super) fn run(
                 together: if ground.fed { TOGETHER } else { 0.0 },
                 rate: RATE,
                 keys: KEYS,
-                read_only_snapshots: if snapshots { 1.0 } else { 0.0 },
+                snapshots: Snapshots {
+                    at_standbys: if snapshots { 1.0 } else { 0.0 },
+                    ..Snapshots::default()
+                },
                 seed: options.seed + number as u64,
                 ..Workload::new(&url_of(design, &ground, TABLE), isolation, at_most)
             };
@@ -280,7 +283,7 @@ impl Sum {
         let isolation = workload.isolation;
         let mut summary = Summary::of(&judged.recorded, isolation, &judged.findings, judged.share.clone());
         (summary.owed, summary.valid) = (owed.to_string(), judged.findings.holds(owed));
-        let what = match workload.read_only_snapshots > 0.0 {
+        let what = match workload.snapshots.at_standbys > 0.0 {
             true => format!("histories, {mode}: {isolation} with read_only_snapshots"),
             false => format!("histories, {mode}: {isolation}"),
         };
@@ -333,7 +336,7 @@ impl Sum {
     fn leave(&mut self, judged: &Judged, workload: &Workload) -> (u64, f64) {
         let reads = match workload.isolation {
             Isolation::Serializable => 0,
-            Isolation::RepeatableRead if workload.read_only_snapshots > 0.0 => {
+            Isolation::RepeatableRead if workload.snapshots.at_standbys > 0.0 => {
                 judged.recorded.read_only_reads
             }
             Isolation::RepeatableRead => 0,

@@ -109,7 +109,7 @@ pub enum Cell {
     Null,
     /// bigint.
     Number(i64),
-    /// bigint[].
+    /// bigint[], or a text with a comma in front of each number.
     List(Vec<i64>),
 }
 
@@ -127,7 +127,8 @@ impl Cell {
         let Some(text) = text else { return Ok(Cell::Null) };
         let number =
             |text: &str| text.parse::<i64>().map_err(|_| Trouble::Unexpected(format!("value {text:?}")));
-        match text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+        let list = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        match list.or_else(|| text.strip_prefix(',')) {
             Some("") => Ok(Cell::List(Vec::new())),
             Some(elements) => Ok(Cell::List(elements.split(',').map(number).collect::<Result<_, _>>()?)),
             None => Ok(Cell::Number(number(text)?)),
@@ -319,6 +320,9 @@ fn cells(row: &tokio_postgres::Row) -> Result<Vec<Cell>, Trouble> {
             let list: Option<Vec<i64>> = row.try_get(index).map_err(unexpected)?;
             return Ok(list.map_or(Cell::Null, Cell::List));
         }
+        if *column.type_() == Type::TEXT {
+            return Cell::of_text(row.try_get(index).map_err(unexpected)?);
+        }
         let number: Option<i64> = row.try_get(index).map_err(unexpected)?;
         Ok(number.map_or(Cell::Null, Cell::Number))
     };
@@ -367,6 +371,7 @@ mod tests {
     fn arrays_are_read_from_text() {
         assert_eq!(Cell::of_text(Some("{}")).unwrap(), Cell::List(vec![]));
         assert_eq!(Cell::of_text(Some("{1,-2}")).unwrap(), Cell::List(vec![1, -2]));
+        assert_eq!(Cell::of_text(Some(",1,-2")).unwrap(), Cell::List(vec![1, -2]));
         assert_eq!(Cell::of_text(Some("7")).unwrap(), Cell::Number(7));
         assert_eq!(Cell::of_text(None).unwrap(), Cell::Null);
         assert!(Cell::of_text(Some("x")).is_err());

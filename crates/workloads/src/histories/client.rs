@@ -181,7 +181,7 @@ impl Client {
         let level = self.shared.workload.isolation.level();
         let mode = if plan.read_only { " READ ONLY" } else { "" };
         let begin = format!("BEGIN ISOLATION LEVEL {level}{mode}");
-        if !plan.read_only || self.chance.f64() >= self.shared.workload.old_snapshots {
+        if !plan.read_only || self.chance.f64() >= self.shared.workload.snapshots.old {
             return begin;
         }
         let snapshots = self.shared.old_snapshots.lock().expect("no holder of the lock panics");
@@ -203,15 +203,24 @@ impl Client {
             Step::Append(key, value) => {
                 operations.push(Operation::Append(*key, *value));
                 self.shared.appends.fetch_add(1, Ordering::Relaxed);
-                let text = "INSERT INTO consort_bench_list AS l (k, v) VALUES ($1, ARRAY[$2::bigint]) \
-                            ON CONFLICT (k) DO UPDATE SET v = l.v || EXCLUDED.v";
-                session.run(text, &[i64::from(key.0), i64::from(value.0)]).await?;
+                let list = if self.shared.workload.texts {
+                    "',' || ($2::bigint)::text"
+                } else {
+                    "ARRAY[$2::bigint]"
+                };
+                let text = format!(
+                    "INSERT INTO consort_bench_list AS l (k, v) VALUES ($1, {list}) \
+                     ON CONFLICT (k) DO UPDATE SET v = l.v || EXCLUDED.v"
+                );
+                session.run(&text, &[i64::from(key.0), i64::from(value.0)]).await?;
             }
             Step::AppendToAll(keys, value) => {
                 operations.extend(keys.iter().map(|key| Operation::Append(*key, *value)));
                 self.shared.appends.fetch_add(1, Ordering::Relaxed);
                 let condition = among(keys, 2);
-                let text = format!("UPDATE consort_bench_list SET v = v || $1::bigint WHERE {condition}");
+                let more =
+                    if self.shared.workload.texts { "',' || ($1::bigint)::text" } else { "$1::bigint" };
+                let text = format!("UPDATE consort_bench_list SET v = v || {more} WHERE {condition}");
                 let values = std::iter::once(i64::from(value.0)).chain(numbers(keys));
                 session.run(&text, &values.collect::<Vec<_>>()).await?;
             }

@@ -76,6 +76,16 @@ impl fmt::Display for Isolation {
     }
 }
 
+/// Snapshots of another kind than the usual one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Snapshots {
+    /// The part of clients that allow their read-only snapshots to be taken at standbys, 0 to 1.
+    pub at_standbys: f64,
+    /// The part of read-only transactions that use a snapshot up to 0.3 s old, 0 to 1: a planted fault, to test the
+    /// checker with. It needs an address that leads to one server.
+    pub old: f64,
+}
+
 /// A list-append run.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -104,11 +114,10 @@ pub struct Workload {
     /// The part of transactions with one statement for several keys, 0 to 1: it appends to up to three of them, and in a block all
     /// reads are of up to so many keys as it may have operations.
     pub together: f64,
-    /// The part of clients that allow their read-only snapshots to be taken at standbys, 0 to 1.
-    pub read_only_snapshots: f64,
-    /// The part of read-only transactions that use a snapshot up to 0.3 s old, 0 to 1: a planted fault, to test the
-    /// checker with. It needs an address that leads to one server.
-    pub old_snapshots: f64,
+    /// Snapshots of another kind than the usual one.
+    pub snapshots: Snapshots,
+    /// Lists are texts with a comma in front of each value: for servers without arrays, after [`set_up_texts`].
+    pub texts: bool,
     /// After so long a statement counts as lost.
     pub statement_limit: Duration,
     /// Random seed.
@@ -132,8 +141,8 @@ impl Workload {
             operations: 4,
             read_only: 0.3,
             together: 0.0,
-            read_only_snapshots: 0.0,
-            old_snapshots: 0.0,
+            snapshots: Snapshots::default(),
+            texts: false,
             statement_limit: Duration::from_secs(10),
             seed: 1,
         }
@@ -162,8 +171,20 @@ pub struct Recorded {
 /// # Errors
 /// See `Trouble`.
 pub async fn set_up(url: &str, servers: &[Server]) -> Result<(), Trouble> {
+    make_table(url, servers, "bigint[]").await
+}
+
+/// The same with lists that are texts.
+///
+/// # Errors
+/// See `Trouble`.
+pub async fn set_up_texts(url: &str, servers: &[Server]) -> Result<(), Trouble> {
+    make_table(url, servers, "text").await
+}
+
+async fn make_table(url: &str, servers: &[Server], list: &str) -> Result<(), Trouble> {
     let statements = format!(
-        "DROP TABLE IF EXISTS {TABLE}; CREATE TABLE {TABLE} (k bigint PRIMARY KEY, v bigint[] NOT NULL)"
+        "DROP TABLE IF EXISTS {TABLE}; CREATE TABLE {TABLE} (k bigint PRIMARY KEY, v {list} NOT NULL)"
     );
     ground::prepare(url, url, servers, &[statements], &format!("SELECT count(*) FROM {TABLE}")).await
 }
@@ -175,11 +196,11 @@ pub async fn set_up(url: &str, servers: &[Server]) -> Result<(), Trouble> {
 pub async fn record(workload: &Workload, stop: &Stop, progress: &mut Progress) -> Result<Recorded, Trouble> {
     let stop = stop.after(workload.time);
     let shared = Arc::new(shared(workload, stop.clone()));
-    let keeper = (workload.old_snapshots > 0.0).then(|| tokio::spawn(snapshots::keep(shared.clone())));
+    let keeper = (workload.snapshots.old > 0.0).then(|| tokio::spawn(snapshots::keep(shared.clone())));
     let mut clients = JoinSet::new();
     let mut seeds = fastrand::Rng::with_seed(workload.seed);
     for number in 0..workload.clients {
-        let at_standbys = is_in_share(number, workload.clients, workload.read_only_snapshots);
+        let at_standbys = is_in_share(number, workload.clients, workload.snapshots.at_standbys);
         clients.spawn(Client::new(shared.clone(), seeds.u64(..), at_standbys).live());
     }
     while !shared.is_over() {

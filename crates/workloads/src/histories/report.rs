@@ -1,6 +1,6 @@
 //! The subcommand: options, the run, the verdict, the files.
 
-use super::{Isolation, Recorded, Registers, TABLE, Workload, record, record_registers, set_up};
+use super::{Isolation, Recorded, Registers, Snapshots, TABLE, Workload, record, record_registers, set_up};
 use crate::check::{Findings, History, Key, Model, Outcome, check, check_each_key};
 use crate::{Error, Verdict};
 use clap::Args;
@@ -249,8 +249,7 @@ fn workload(options: &Options, isolation: Isolation) -> Workload {
         operations: if options.single_key { 1 } else { options.operations },
         read_only: options.read_only,
         together: options.together,
-        read_only_snapshots: options.read_only_snapshots,
-        old_snapshots: options.old_snapshots,
+        snapshots: Snapshots { at_standbys: options.read_only_snapshots, old: options.old_snapshots },
         seed: options.seed,
         ..Workload::new(url, isolation, options.time)
     }

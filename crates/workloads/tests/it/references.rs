@@ -7,7 +7,7 @@ use load_clients::progress::Progress;
 use load_clients::stop::Stop;
 use std::time::Duration;
 use workloads::check::{Findings, History, Model, Operation, check};
-use workloads::histories::{Isolation, Workload, record, set_up};
+use workloads::histories::{Isolation, Snapshots, Workload, record, set_up};
 
 /// Reads one of the files.
 pub(crate) fn stored(name: &str) -> History {
@@ -83,7 +83,7 @@ async fn live_histories_are_judged_like_the_stored_ones() {
         set_up(&workload.url, &[]).await.unwrap();
         let recorded = record(&workload, &Stop::new(), &mut Progress::silent()).await.unwrap();
         // On a slow machine a planted old snapshot may be gone before it is taken: that transaction failed, no more.
-        let is_planted = workload.old_snapshots > 0.0;
+        let is_planted = workload.snapshots.old > 0.0;
         assert!(is_planted || recorded.first_trouble.is_none(), "{:?}", recorded.first_trouble);
         recorded.history
     };
@@ -99,6 +99,9 @@ async fn live_histories_are_judged_like_the_stored_ones() {
     assert_eq!(holds(&findings), Model::ALL, "{findings}");
     let of_three = |operations: &[Operation]| matches!(operations, [Operation::Append(..), _, _]);
     assert!(history.transactions.iter().any(|transaction| of_three(&transaction.operations)));
-    let old = Workload { old_snapshots: 0.5, ..Workload::new(&url, Isolation::RepeatableRead, limit) };
+    let old = Workload {
+        snapshots: Snapshots { old: 0.5, ..Snapshots::default() },
+        ..Workload::new(&url, Isolation::RepeatableRead, limit)
+    };
     judge_old_snapshots(&run(old).await);
 }
