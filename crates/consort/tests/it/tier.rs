@@ -5,8 +5,9 @@ mod faults;
 mod histories;
 mod sessions;
 
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::UpFolder;
@@ -97,18 +98,26 @@ impl Tier {
         self.folder.path().join("tier").join(node).join("pid")
     }
 
-    /// Sends a signal to a node's process.
+    /// Sends a signal to a node's process. One that is killed has ended afterwards.
     pub(crate) fn signal(&self, node: &str, signal: Signal) {
-        let text = std::fs::read_to_string(self.pid_file(node)).expect("a process number");
-        let pid = Pid::from_raw(text.trim().parse().expect("a number")).expect("a process");
-        kill_process(pid, signal).expect("the process is there");
+        signal_holder(&self.pid_file(node), signal);
     }
 
     /// Kills Consort itself.
     pub(crate) fn kill_consort(&self) {
-        let text = std::fs::read_to_string(self.folder.path().join("consort.pid")).expect("a process number");
-        let pid = Pid::from_raw(text.trim().parse().expect("a number")).expect("a process");
-        kill_process(pid, Signal::KILL).expect("the process is there");
+        signal_holder(&self.folder.path().join("consort.pid"), Signal::KILL);
+    }
+}
+
+/// Sends a signal to the process that holds this file. After KILL it waits for its end: until then `consort up` takes the process
+/// for one that runs, and starts none.
+fn signal_holder(pid_file: &Path, signal: Signal) {
+    let text = std::fs::read_to_string(pid_file).expect("a process number");
+    let pid = Pid::from_raw(text.trim().parse().expect("a number")).expect("a process");
+    kill_process(pid, signal).expect("the process is there");
+    if signal == Signal::KILL {
+        let file = File::open(pid_file).expect("the file stays");
+        eventually("the end of a killed process", || file.try_lock_shared().is_ok());
     }
 }
 
