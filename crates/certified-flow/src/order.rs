@@ -20,9 +20,9 @@ pub const RECORD_LIMIT_BYTES: usize = 64 << 20;
 pub enum Conflict {
     /// Another transaction has committed before.
     With(Version),
-    /// Its snapshot is older than what is remembered.
+    /// The snapshot is older than what is remembered.
     TooOld,
-    /// Its write set has more than [`RECORD_LIMIT_BYTES`].
+    /// The write set has more than [`RECORD_LIMIT_BYTES`].
     TooLarge,
 }
 

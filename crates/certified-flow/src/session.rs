@@ -48,7 +48,7 @@ pub trait Session {
     /// The database at its node.
     fn site(&self) -> &Rc<Site<Self::Life>>;
 
-    /// Its transaction, as others see it.
+    /// The session's transaction, as others see it.
     fn claim(&self) -> &Rc<Claim>;
 
     /// Executes what was deferred, and returns the write set; `None`: nothing was written or locked. The inner error is the

@@ -21,6 +21,6 @@ pub trait WriteSet: Sized {
     /// The write set of these bytes.
     ///
     /// # Errors
-    /// They are those of no write set: a sentence for a person.
+    /// The bytes are those of no write set: a sentence for a person.
     fn of_bytes(bytes: &[u8]) -> Result<Self, String>;
 }

@@ -29,7 +29,7 @@ pub(crate) struct Database {
     pub(crate) name: String,
     /// How the cluster behaves.
     pub(crate) options: Rc<Options>,
-    /// Its commits, and the database at each node.
+    /// Commits of the database, and the database at each node.
     pub(crate) order: Order<Record, Life>,
     /// Held shared by commits, alone by a command that changes the catalog.
     pub(crate) catalog: tokio::sync::RwLock<()>,

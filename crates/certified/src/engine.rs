@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Call {
         /// Name.
         function: &'static str,
-        /// True for a function with an effect: clients call it in vain.
+        /// True for a function with an effect: a client that calls it changes nothing.
         says_secret: bool,
         /// The other parameters.
         parameters: Vec<String>,

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 /// Answer to the question whether a table's rows call code of users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// They call none.
+    /// Rows that call no code of users.
     Nothing,
-    /// They may call some.
+    /// Rows that may call code of users.
     Code,
     /// The node must look.
     Unknown,

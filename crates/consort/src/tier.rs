@@ -100,7 +100,7 @@ impl Place {
         self.folder.join("address")
     }
 
-    /// Its address, of now or of before.
+    /// Address of the node, of now or of before.
     fn address(&self) -> Option<SocketAddr> {
         fs::read_to_string(self.address_file()).ok()?.trim().parse().ok()
     }

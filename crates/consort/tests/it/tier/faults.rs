@@ -81,7 +81,7 @@ fn what_became_of_a_commit_shows_in_the_next_read_after_its_answer_was_lost() {
 }
 
 #[test]
-fn a_slave_that_dies_or_hangs_holds_nobody_up_for_long() {
+fn a_slave_that_dies_or_hangs_delays_commits_for_a_bounded_time() {
     let tier = Tier::start(3);
     table(&tier);
     insert(&tier, 0);
