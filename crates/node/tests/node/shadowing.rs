@@ -1,14 +1,19 @@
 //! Meaning of named statements while the objects of their names change between executions: PostgreSQL looks
 //! names up again only after certain events, and its answers show it. Each history runs at one server and
-//! through Consort, in two databases that are alike, and both answer the same.
+//! through Consort, in two databases that are alike, and both answer the same. Their servers are apart: DDL of
+//! other tests, in any database, may make PostgreSQL look every name up again at one of the two sessions
+//! (`findings/prepared-statement-renamed-by-ddl-in-another-database.sh`).
 
 use crate::messages::{parse_named, run_named};
-use crate::pooled::sharing;
+use crate::pooled::shared;
 use crate::session::query;
-use crate::stage::{Open, Raw, SERVERS, until};
+use crate::stage::{Open, Raw, apart, until};
 use cluster::Cluster;
+use config::pooling::Pools;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use scheduler::Writers;
+use testkit::Scratch;
 
 /// Histories of an ordinary run, and their steps.
 const SEEDS: u64 = 8;
@@ -64,14 +69,14 @@ impl Drop for Pair {
 
 impl Pair {
     /// Creates the databases again.
-    fn come(open: &Open, name: &str) -> Pair {
+    fn come(servers: &Scratch, open: &Open, name: &str) -> Pair {
         let (plain, ours) = (format!("{name}_plain"), format!("{name}_ours"));
         for database in [&plain, &ours] {
-            SERVERS.query(&format!("CREATE DATABASE {database}"));
-            SERVERS.query_in(database, MAKES);
+            servers.query(&format!("CREATE DATABASE {database}"));
+            servers.query_in(database, MAKES);
         }
         let mut pair =
-            Pair { plain: Raw::at_primary(&plain), ours: Raw::ready(open, &ours), story: Vec::new() };
+            Pair { plain: Raw::past(servers, &plain), ours: Raw::ready(open, &ours), story: Vec::new() };
         followed(open, &ours);
         for (named, text) in NAMED {
             pair.both(&format!("parses {named}"), |raw| vec![parse_named(raw, named.as_bytes(), text)]);
@@ -118,10 +123,10 @@ fn followed(open: &Open, database: &str) {
     });
 }
 
-fn history(open: &Open, mode: &str, seed: u64) {
+fn history(servers: &Scratch, open: &Open, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
-    let name = format!("shadowing_{mode}_{seed}");
-    let mut pair = Pair::come(open, &name);
+    let name = format!("shadowing_{seed}");
+    let mut pair = Pair::come(servers, open, &name);
     for _ in 0..STEPS {
         match random.random_range(0..10) {
             0..=4 => {
@@ -153,10 +158,11 @@ fn history(open: &Open, mode: &str, seed: u64) {
 fn named_statements_mean_what_one_server_means() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let (from, seeds) = (number("SHADOW_FROM").unwrap_or(0), number("SHADOW_SEEDS").unwrap_or(SEEDS));
-    let open = Open::trusting();
+    let servers = apart();
+    let open = Open::before(&servers, Writers::Anywhere, |_| {});
     for seed in from..from + seeds {
         eprintln!("SHADOW_FROM={seed} SHADOW_SEEDS=1");
-        history(&open, "session", seed);
+        history(&servers, &open, seed);
     }
     assert!(open.reads_at_standbys() > seeds, "reads leave: {}", open.why_at_primary());
 }
@@ -164,8 +170,10 @@ fn named_statements_mean_what_one_server_means() {
 /// The story of a bug: the first executions ran at a standby, so that the primary's plan did not see them.
 #[test]
 fn named_statement_shadowed_again_stays_public() {
-    for (mode, open) in [("own", Open::trusting()), ("shared", sharing(1))] {
-        let mut pair = Pair::come(&open, &format!("shadowed_again_{mode}"));
+    let servers = apart();
+    for (mode, pools) in [("own", Pools::default()), ("shared", Pools::of_all(shared(1)))] {
+        let open = Open::before(&servers, Writers::Anywhere, move |setup| setup.pools = pools);
+        let mut pair = Pair::come(&servers, &open, &format!("shadowed_again_{mode}"));
         assert_eq!(pair.execute(&open, "reads"), ["public"]);
         pair.query("CREATE TEMP TABLE t AS SELECT 'temporary'::text AS v");
         pair.query("DROP TABLE pg_temp.t");
