@@ -1,0 +1,24 @@
+//! Key-value stores behind one trait, [`Store`]: one cell a key, each with the timestamp of the commit that wrote it.
+//!
+//! A store needs no transactions, no versions and no order of its own writes. It needs one conditional write:
+//! [`Store::put_if_newer`]. Repeated, late and reordered puts then change nothing.
+//!
+//! [`MemoryStore`] is for simulations: it delays, fails, applies parts of batches, and answers weak reads. The suite
+//! [`conformance`] runs against each store.
+//!
+//! # Absent knowledge
+//!
+//! This crate knows no transaction, no snapshot and no ledger.
+
+mod cell;
+pub mod conformance;
+mod error;
+mod memory;
+mod range;
+mod store;
+
+pub use cell::Cell;
+pub use error::StoreError;
+pub use memory::{Bug, Bugs, MemoryFaults, MemoryStore};
+pub use range::{Direction, KeyRange, successor};
+pub use store::{Description, KeyedCell, Reads, Store};
