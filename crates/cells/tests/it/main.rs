@@ -1,1 +1,3 @@
-//! Tests.
+//! Tests of transactions over stores in memory and on disk.
+
+mod stories;

@@ -1,0 +1,277 @@
+//! An open database: the shared parts of its transactions, its flush and its upkeep.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use disk::Disk;
+use ledger::{Ledger, Steps};
+use stores::{Description, Reads, Store};
+use tokio::sync::{Notify, RwLock, watch};
+
+use crate::driver::Driver;
+use crate::oracle::{Counts, Oracle};
+use crate::ownership::Ownership;
+use crate::transaction::Transaction;
+use crate::versions::Versions;
+use crate::write_set::check_key;
+use crate::{Begin, Consistency, Error, Options, recovery};
+
+/// A database over a store, with its ledger in a folder. Clones are the same database. Its flush ends when all clones
+/// and all transactions are dropped; [`Database::close`] waits for that.
+#[derive(Clone, Debug)]
+pub struct Database {
+    handle: Arc<Handle>,
+}
+
+/// Tells the driver to end when the last user is gone.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.ends();
+    }
+}
+
+/// State that transactions and the driver share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) ledger: Ledger,
+    pub(crate) options: Options,
+    pub(crate) ownership: Ownership,
+    oracle: Mutex<Oracle>,
+    versions: Mutex<Versions>,
+    /// Reads of a store with weak reads hold it shared; what the store has settled is dropped while it is held alone.
+    pub(crate) settling: RwLock<()>,
+    /// The flushed timestamp, for those who wait for it.
+    pub(crate) flushed: watch::Sender<u64>,
+    /// Wakes the driver.
+    pub(crate) work: Notify,
+    /// Whether the driver is to end, and whether it has ended.
+    pub(crate) ending: Arc<watch::Sender<Ending>>,
+}
+
+/// The end of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Ending {
+    Open,
+    Closing,
+    Closed,
+}
+
+impl Shared {
+    pub(crate) fn oracle(&self) -> MutexGuard<'_, Oracle> {
+        locked(&self.oracle)
+    }
+
+    pub(crate) fn versions(&self) -> MutexGuard<'_, Versions> {
+        locked(&self.versions)
+    }
+
+    pub(crate) fn is_weak(&self) -> bool {
+        self.store.reads() == Reads::Weak
+    }
+
+    /// Takes no transactions any more, and ends those that wait.
+    pub(crate) fn stop(&self, error: &Error) {
+        self.oracle().stop(error);
+        self.ends();
+    }
+
+    fn ends(&self) {
+        self.ending.send_if_modified(|ending| {
+            let is_first = *ending == Ending::Open;
+            *ending = (*ending).max(Ending::Closing);
+            is_first
+        });
+        self.work.notify_one();
+    }
+}
+
+/// Figures of a database, for status pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The newest commit timestamp that was given.
+    pub certified: u64,
+    /// The newest durable commit timestamp.
+    pub durable: u64,
+    /// The newest flushed commit timestamp: the next start.
+    pub flushed: u64,
+    /// Active transactions.
+    pub active: usize,
+    /// The oldest start of an active transaction.
+    pub oldest_start: u64,
+    /// Old versions in memory.
+    pub version_intervals: usize,
+    /// Size of old versions in memory, in bytes.
+    pub version_bytes: usize,
+    /// Old versions that were evicted because memory was short.
+    pub evicted_intervals: u64,
+    /// Transactions by outcome.
+    pub counts: Counts,
+    /// Records and syncs of the ledger.
+    pub ledger: ledger::Counters,
+    /// The store.
+    pub store: Description,
+    /// The number of times the store was opened as a part of this database.
+    pub epoch: u64,
+}
+
+impl Database {
+    /// Opens the database whose ledger is in the folder, which is made if it is missing. Flushes the ledger's records
+    /// again. Starts a task, so it needs a tokio runtime with timers.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`] if another process has the folder open or a record is damaged, [`Error::StoreTaken`] if the store
+    /// belongs to another database, [`Error::Store`] if the store fails.
+    pub async fn open(store: Arc<dyn Store>, folder: &Path, options: Options) -> Result<Database, Error> {
+        let (database, driver) = recovery::open(store, &Disk::new(), folder, options, false).await?;
+        drop(tokio::spawn(driver.run()));
+        Ok(database)
+    }
+
+    /// Opens it for a simulation, see [`Database::open`]: the caller runs the driver, and steps the ledger.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub async fn open_stepped(
+        store: Arc<dyn Store>,
+        disk: &Disk,
+        folder: &Path,
+        options: Options,
+    ) -> Result<(Database, Driver, Steps), Error> {
+        let (database, mut driver) = recovery::open(store, disk, folder, options, true).await?;
+        let steps = driver.steps.take().expect("a stepped ledger has steps");
+        Ok((database, driver, steps))
+    }
+
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        ledger: Ledger,
+        options: Options,
+        ownership: Ownership,
+        oracle: Oracle,
+        versions: Versions,
+    ) -> Database {
+        let (flushed, _) = watch::channel(oracle.flushed());
+        let (ending, _) = watch::channel(Ending::Open);
+        let shared = Shared {
+            store,
+            ledger,
+            options,
+            ownership,
+            oracle: Mutex::new(oracle),
+            versions: Mutex::new(versions),
+            settling: RwLock::new(()),
+            flushed,
+            work: Notify::new(),
+            ending: Arc::new(ending),
+        };
+        Database { handle: Arc::new(Handle { shared: Arc::new(shared) }) }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// Begins a transaction. Its snapshot shows all commits up to its start, and none above.
+    ///
+    /// # Errors
+    /// [`Error::NotVisible`] if a commit that the snapshot must show is not flushed in time; the error with which the
+    /// database has stopped.
+    pub async fn begin(&self, begin: Begin) -> Result<Transaction, Error> {
+        let wanted = match begin.consistency {
+            Consistency::Snapshot => 0,
+            Consistency::Session(token) => token,
+            Consistency::Strong => self.shared().oracle().told(),
+        };
+        if wanted > self.shared().oracle().flushed() {
+            self.until_flushed(wanted).await?;
+        }
+        let start = self.shared().oracle().start()?;
+        Ok(Transaction::new(Arc::clone(&self.handle), start, begin.read_only))
+    }
+
+    async fn until_flushed(&self, timestamp: u64) -> Result<(), Error> {
+        let shared = self.shared();
+        let mut flushed = shared.flushed.subscribe();
+        let covers = flushed.wait_for(|flushed| *flushed >= timestamp);
+        match tokio::time::timeout(shared.options.visible_timeout, covers).await {
+            Ok(_) => shared.oracle().check(),
+            Err(_) => Err(Error::NotVisible { timestamp }),
+        }
+    }
+
+    /// Whether a commit above the timestamp has written the key. True too if the certifier's window has passed the
+    /// timestamp.
+    ///
+    /// # Errors
+    /// The key is invalid, or the database has stopped.
+    pub fn changed_since(&self, key: &[u8], timestamp: u64) -> Result<bool, Error> {
+        check_key(key)?;
+        let oracle = self.shared().oracle();
+        oracle.check()?;
+        Ok(oracle.changed_since(key, timestamp))
+    }
+
+    /// The error with which the database has stopped, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.shared().oracle().check().err()
+    }
+
+    /// Figures.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let shared = self.shared();
+        let durable = shared.ledger.newest_durable().get();
+        let (version_intervals, version_bytes, evicted_intervals) = {
+            let versions = shared.versions();
+            (versions.count(), versions.bytes(), versions.evicted())
+        };
+        let oracle = shared.oracle();
+        Status {
+            certified: oracle.newest(),
+            durable,
+            flushed: oracle.flushed(),
+            active: oracle.active(),
+            oldest_start: oracle.oldest_start(),
+            version_intervals,
+            version_bytes,
+            evicted_intervals,
+            counts: oracle.counts,
+            ledger: shared.ledger.counters(),
+            store: shared.store.describe(),
+            epoch: shared.ownership.epoch(),
+        }
+    }
+
+    /// Takes no transactions any more, flushes what is certified, syncs and closes the store. The folder is free when all
+    /// clones and transactions are dropped. Commits that the store does not take within `visible_timeout` stay in the ledger for the next open.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn close(&self) -> Result<(), Error> {
+        let shared = self.shared();
+        let mut ending = shared.ending.subscribe();
+        shared.ends();
+        let is_lost = ending.wait_for(|ending| *ending == Ending::Closed).await.is_err();
+        assert!(!is_lost, "the sender lives as long as the database");
+        Ok(shared.store.close().await?)
+    }
+
+    /// The value of the reserved cell that says whose the store is, for tests and tools.
+    #[must_use]
+    pub fn owner(&self) -> Bytes {
+        self.shared().ownership.owner()
+    }
+}
+
+/// No code under a lock panics half-way.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
