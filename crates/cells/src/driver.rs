@@ -34,9 +34,9 @@ pub struct Driver {
 
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>, steps: Option<Steps>) -> Driver {
-        let synced = shared.oracle().flushed();
+        // Records that recovery has put are neither synced nor settled.
         let (last_sync, flushed_at) = (Instant::now(), VecDeque::new());
-        Driver { shared, steps, unsynced_bytes: 0, synced, last_sync, flushed_at, dropped_below: 0 }
+        Driver { shared, steps, unsynced_bytes: 0, synced: 0, last_sync, flushed_at, dropped_below: 0 }
     }
 
     /// Runs until the database is closed or dropped, or has failed.

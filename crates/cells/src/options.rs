@@ -23,6 +23,8 @@ pub struct Options {
     pub tombstone_time: Duration,
     /// Commits that are flushed together at most. Default 4,096.
     pub group_size: usize,
+    /// Size of a segment of the ledger, in bytes. Whole segments are forgotten. Default 16 MiB.
+    pub segment_size: u64,
     /// Take over a store that another database has written, or whose ledger is lost. Needs an empty folder.
     pub adopt: bool,
     /// Planted bugs; none in production.
@@ -40,6 +42,7 @@ impl Default for Options {
             sync_size: 64 << 20,
             tombstone_time: Duration::from_secs(600),
             group_size: 4_096,
+            segment_size: ledger::Options::default().segment_size,
             adopt: false,
             bugs: Bugs::default(),
         }

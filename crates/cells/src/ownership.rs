@@ -102,10 +102,11 @@ pub(crate) async fn owner(store: &dyn Store, identity: &str) -> Result<Owner, Er
     Ok(Owner::Other(String::from_utf8_lossy(&value).into_owned(), timestamp))
 }
 
-/// Marks the store, and reads the mark back.
+/// Marks the store durably, and reads the mark back.
 pub(crate) async fn claim(store: &dyn Store, identity: String, epoch: u64) -> Result<Ownership, Error> {
     let ownership = Ownership { identity, epoch };
     store.put_if_newer(&[(owner_key(), Cell::put(epoch, ownership.owner()))]).await?;
+    store.sync().await?;
     store.settle(&[owner_key()]).await?;
     let cell = store.get(&owner_key()).await?;
     ownership.check(cell.as_ref())?;

@@ -32,7 +32,7 @@ pub(crate) async fn open(
     options: Options,
     is_stepped: bool,
 ) -> Result<(Database, Driver), Error> {
-    let (ledger, reader, steps) = open_ledger(disk, folder, is_stepped)?;
+    let (ledger, reader, steps) = open_ledger(disk, folder, options.segment_size, is_stepped)?;
     let identity = ownership::identity(disk, folder)?;
     let (ownership, newest) = claim(&*store, identity, &ledger, options.adopt).await?;
     let floor = ledger.oldest().map_or(newest, |oldest| oldest.get() - 1);
@@ -48,16 +48,18 @@ pub(crate) async fn open(
 fn open_ledger(
     disk: &Disk,
     folder: &Path,
+    segment_size: u64,
     is_stepped: bool,
 ) -> Result<(Ledger, Reader, Option<Steps>), Error> {
     let made = disk.create_folder(points::FOLDER, folder);
     made.map_err(|error| Error::Folder { reason: format!("cannot make {}: {error}", folder.display()) })?;
     let folder = folder.join("ledger");
+    let options = ledger::Options { segment_size };
     if is_stepped {
-        let (ledger, reader, steps) = Ledger::open_stepped(&folder, disk, ledger::Options::default())?;
+        let (ledger, reader, steps) = Ledger::open_stepped(&folder, disk, options)?;
         return Ok((ledger, reader, Some(steps)));
     }
-    let (ledger, reader) = Ledger::open(&folder, disk)?;
+    let (ledger, reader) = Ledger::open_with(&folder, disk, options)?;
     Ok((ledger, reader, None))
 }
 

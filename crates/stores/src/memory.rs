@@ -50,6 +50,8 @@ struct State {
     earlier: BTreeMap<Bytes, Vec<Option<Cell>>>,
     /// Changes since the last sync, with the state before each.
     unsynced: Vec<(Bytes, Option<Cell>)>,
+    /// Cells that were put, in the order of arrival, lost ones among them.
+    arrived: Vec<KeyedCell>,
     /// Parts of batches that arrive later.
     late: Vec<Vec<KeyedCell>>,
     random: u64,
@@ -106,6 +108,12 @@ impl MemoryStore {
         state.cells.iter().map(|(key, cell)| (key.clone(), cell.clone())).collect()
     }
 
+    /// Every cell that was ever put, in the order of arrival, for checkers of histories.
+    #[must_use]
+    pub fn arrived(&self) -> Vec<KeyedCell> {
+        locked(&self.state).arrived.clone()
+    }
+
     /// Opens it again after a close.
     pub fn reopen(&self) {
         locked(&self.state).is_closed = false;
@@ -159,6 +167,7 @@ impl State {
         if !is_newer && !bugs.has(Bug::PutOverNewer) {
             return;
         }
+        self.arrived.push((key.clone(), cell.clone()));
         self.earlier.entry(key.clone()).or_default().push(before.clone());
         self.unsynced.push((key.clone(), before));
         if cell.is_tombstone() && bugs.has(Bug::DeleteWithoutTombstone) {
