@@ -3,7 +3,7 @@
 //! A store needs no transactions, no versions and no order of its own writes. It needs one conditional write:
 //! [`Store::put_if_newer`]. Repeated, late and reordered puts then change nothing.
 //!
-//! [`MemoryStore`] is for simulations: it delays, fails, applies parts of batches, and answers weak reads. The suite
+//! [`EmbeddedStore`] is a file of this process. [`MemoryStore`] is for simulations: it delays, fails, applies parts of batches, and answers weak reads. The suite
 //! [`conformance`] runs against each store.
 //!
 //! # Absent knowledge
@@ -12,12 +12,14 @@
 
 mod cell;
 pub mod conformance;
+mod embedded;
 mod error;
 mod memory;
 mod range;
 mod store;
 
 pub use cell::Cell;
+pub use embedded::{EmbeddedOptions, EmbeddedStore};
 pub use error::StoreError;
 pub use memory::{Bug, Bugs, MemoryFaults, MemoryStore};
 pub use range::{Direction, KeyRange, successor};

@@ -1,3 +1,5 @@
 //! Tests of the stores.
 
+mod embedded;
+mod folder;
 mod suite;
