@@ -29,20 +29,13 @@ use crate::oracle::Pending;
 /// First and longest pause between two attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Flushes a group. Repeats each step until the store takes it.
+/// Flushes a group, and returns the bytes of its records. Repeats each step until the store takes it.
 pub(crate) async fn flush(shared: &Shared, group: Vec<Pending>) -> Result<usize, Error> {
     let Some(last) = group.last().map(|commit| commit.timestamp) else { return Ok(0) };
-    let cells = newest_cells(&group);
-    let is_put_first = shared.options.bugs.has(Bug::OverwrittenBeforeKept);
-    // Keep the old versions, before anything is overwritten.
-    let old = old_cells(shared, &cells).await?;
-    if !is_put_first {
-        shared.versions().keep(&cells, old.clone());
-    }
-    // Put the new cells. A part that was put before, or arrives late, changes nothing.
-    repeat(shared, "cannot flush commits", || shared.store.put_if_newer(&cells)).await?;
-    if is_put_first {
-        shared.versions().keep(&cells, old);
+    if let Err(error) = overwrite(shared, &newest_cells(&group)).await {
+        shared.stop(&error);
+        group.into_iter().for_each(|commit| commit.tell(Err(error.clone())));
+        return Err(error);
     }
     // Move the next start, then acknowledge.
     let bytes = group.iter().map(|commit| commit.bytes).sum();
@@ -55,6 +48,22 @@ pub(crate) async fn flush(shared: &Shared, group: Vec<Pending>) -> Result<usize,
     group.into_iter().for_each(|commit| commit.tell(Ok(())));
     shared.versions().evict(oldest_start);
     Ok(bytes)
+}
+
+/// Puts cells in place of those that the store has.
+async fn overwrite(shared: &Shared, cells: &[KeyedCell]) -> Result<(), Error> {
+    let is_put_first = shared.options.bugs.has(Bug::OverwrittenBeforeKept);
+    // Keep the old versions, before anything is overwritten.
+    let mut old = Some(old_cells(shared, cells).await?);
+    if let Some(old) = old.take_if(|_| !is_put_first) {
+        shared.versions().keep(cells, old);
+    }
+    // A part that was put before, or arrives late, changes nothing.
+    repeat(shared, "cannot flush commits", || shared.store.put_if_newer(cells)).await?;
+    if let Some(old) = old {
+        shared.versions().keep(cells, old);
+    }
+    Ok(())
 }
 
 /// The newest cell of each key that the group has written.

@@ -25,6 +25,7 @@
 //!
 //! Old versions are in the memory of one process: they end with it, and so do its transactions.
 
+mod backup;
 mod bugs;
 mod commit;
 mod database;
@@ -39,6 +40,7 @@ mod transaction;
 mod versions;
 mod write_set;
 
+pub use backup::Backup;
 pub use bugs::{Bug, Bugs};
 pub use database::{Database, Status};
 pub use driver::Driver;
