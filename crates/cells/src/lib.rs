@@ -1,5 +1,5 @@
-//! Snapshot-isolated transactions over a key-value store that has none (Coelho and others, "Adding snapshot isolation to
-//! key-value stores by middleware").
+//! Snapshot-isolated transactions over a key-value store that has none (Coelho, Cruz, Vilaça, Pereira
+//! and Oliveira, a transactional middleware for NoSQL, section IV).
 //!
 //! The store keeps the newest cell of each key. A transaction reads a snapshot at its start timestamp, and keeps its writes
 //! in memory. At commit the certifier decides, the ledger makes the write set durable, and the driver flushes it:

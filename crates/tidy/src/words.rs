@@ -37,6 +37,9 @@ const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
         "kills a server, which takes its time, while clients run",
     ),
     ("crates/ledger/src/writer.rs", "writes and syncs on one thread, which blocks, and ends with the ledger"),
+    ("crates/cells/src/database.rs", "starts the driver of one database, which ends with it"),
+    ("crates/stores/src/conformance.rs", "puts at the same time, in the suite that tests of stores run"),
+    ("crates/stores/src/embedded.rs", "writes one file on a thread for what blocks"),
     ("crates/tidy/src/words.rs", "the list itself"),
 ];
 
