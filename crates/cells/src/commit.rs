@@ -2,7 +2,26 @@
 
 use crate::Error;
 use crate::bugs::Bug;
-use crate::transaction::{Committed, Transaction};
+use crate::transaction::Transaction;
+
+/// The answer to a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The commit timestamp; for a transaction without writes, its start. [`crate::Consistency::Session`] takes it.
+    pub timestamp: u64,
+}
+
+impl Transaction {
+    /// Commits. A transaction without writes commits at its start.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::SnapshotTooOld`], [`Error::Busy`] and [`Error::Invalid`]: the transaction has left
+    /// nothing. [`Error::NotVisible`]: it is committed. [`Error::Ledger`], [`Error::StoreTaken`] and [`Error::Closed`]
+    /// after certification: it may be committed, and the next open finds out.
+    pub async fn commit(self) -> Result<Committed, Error> {
+        commit(self).await
+    }
+}
 
 /// The whole life of a commit. The write set has at most one write a key: repeated writes and deletes were reconciled
 /// when they were made.

@@ -1,95 +1,21 @@
-//! An open database: the shared parts of its transactions, its flush and its upkeep.
+//! An open database: its transactions, its figures and its end.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use disk::Disk;
-use ledger::{Ledger, Steps};
-use stores::{Description, Reads, Store};
-use tokio::sync::{Notify, RwLock, watch};
+use stores::Description;
 
-use crate::driver::Driver;
-use crate::oracle::{Counts, Oracle};
-use crate::ownership::Ownership;
+use crate::oracle::Counts;
+use crate::shared::{Ending, Handle, Shared};
 use crate::transaction::Transaction;
-use crate::versions::Versions;
 use crate::write_set::check_key;
-use crate::{Begin, Consistency, Error, Options, recovery};
+use crate::{Begin, Consistency, Error};
 
 /// A database over a store, with its ledger in a folder. Clones are the same database. Its flush ends when all clones
 /// and all transactions are dropped; [`Database::close`] waits for that.
 #[derive(Clone, Debug)]
 pub struct Database {
     handle: Arc<Handle>,
-}
-
-/// Tells the driver to end when the last user is gone.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.ends();
-    }
-}
-
-/// State that transactions and the driver share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) ledger: Ledger,
-    pub(crate) options: Options,
-    pub(crate) ownership: Ownership,
-    oracle: Mutex<Oracle>,
-    versions: Mutex<Versions>,
-    /// Reads of a store with weak reads hold it shared; what the store has settled is dropped while it is held alone.
-    pub(crate) settling: RwLock<()>,
-    /// The flushed timestamp, for those who wait for it.
-    pub(crate) flushed: watch::Sender<u64>,
-    /// Wakes the driver.
-    pub(crate) work: Notify,
-    /// Whether the driver is to end, and whether it has ended.
-    pub(crate) ending: Arc<watch::Sender<Ending>>,
-}
-
-/// The end of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Ending {
-    Open,
-    Closing,
-    Closed,
-}
-
-impl Shared {
-    pub(crate) fn oracle(&self) -> MutexGuard<'_, Oracle> {
-        locked(&self.oracle)
-    }
-
-    pub(crate) fn versions(&self) -> MutexGuard<'_, Versions> {
-        locked(&self.versions)
-    }
-
-    pub(crate) fn is_weak(&self) -> bool {
-        self.store.reads() == Reads::Weak
-    }
-
-    /// Takes no transactions any more, and ends those that wait.
-    pub(crate) fn stop(&self, error: &Error) {
-        self.oracle().stop(error);
-        self.ends();
-    }
-
-    fn ends(&self) {
-        self.ending.send_if_modified(|ending| {
-            let is_first = *ending == Ending::Open;
-            *ending = (*ending).max(Ending::Closing);
-            is_first
-        });
-        self.work.notify_one();
-    }
 }
 
 /// Figures of a database, for status pages.
@@ -122,56 +48,8 @@ pub struct Status {
 }
 
 impl Database {
-    /// Opens the database whose ledger is in the folder, which is made if it is missing. Flushes the ledger's records
-    /// again. Starts a task, so it needs a tokio runtime with timers.
-    ///
-    /// # Errors
-    /// [`Error::Ledger`] if another process has the folder open or a record is damaged, [`Error::StoreTaken`] if the store
-    /// belongs to another database, [`Error::Store`] if the store fails.
-    pub async fn open(store: Arc<dyn Store>, folder: &Path, options: Options) -> Result<Database, Error> {
-        let (database, driver) = recovery::open(store, &Disk::new(), folder, options, false).await?;
-        drop(tokio::spawn(driver.run()));
-        Ok(database)
-    }
-
-    /// Opens it for a simulation, see [`Database::open`]: the caller runs the driver, and steps the ledger.
-    ///
-    /// # Errors
-    /// As [`Database::open`].
-    pub async fn open_stepped(
-        store: Arc<dyn Store>,
-        disk: &Disk,
-        folder: &Path,
-        options: Options,
-    ) -> Result<(Database, Driver, Steps), Error> {
-        let (database, mut driver) = recovery::open(store, disk, folder, options, true).await?;
-        let steps = driver.steps.take().expect("a stepped ledger has steps");
-        Ok((database, driver, steps))
-    }
-
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        ledger: Ledger,
-        options: Options,
-        ownership: Ownership,
-        oracle: Oracle,
-        versions: Versions,
-    ) -> Database {
-        let (flushed, _) = watch::channel(oracle.flushed());
-        let (ending, _) = watch::channel(Ending::Open);
-        let shared = Shared {
-            store,
-            ledger,
-            options,
-            ownership,
-            oracle: Mutex::new(oracle),
-            versions: Mutex::new(versions),
-            settling: RwLock::new(()),
-            flushed,
-            work: Notify::new(),
-            ending: Arc::new(ending),
-        };
-        Database { handle: Arc::new(Handle { shared: Arc::new(shared) }) }
+    pub(crate) fn new(shared: Arc<Shared>) -> Database {
+        Database { handle: Arc::new(Handle { shared }) }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -269,9 +147,4 @@ impl Database {
     pub fn owner(&self) -> Bytes {
         self.shared().ownership.owner()
     }
-}
-
-/// No code under a lock panics half-way.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::bugs::Bug;
-use crate::database::{Ending, Shared};
 use crate::flush::{flush, repeat};
+use crate::shared::{Ending, Shared};
 
 /// Keys that the store settles in one call.
 const SETTLED_AT_ONCE: usize = 1_000;

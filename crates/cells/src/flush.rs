@@ -23,8 +23,8 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::bugs::Bug;
-use crate::database::{Ending, Shared};
 use crate::oracle::Pending;
+use crate::shared::{Ending, Shared};
 
 /// First and longest pause between two attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));

@@ -15,6 +15,7 @@ use crate::database::Database;
 use crate::driver::Driver;
 use crate::oracle::Oracle;
 use crate::ownership::{self, Owner, Ownership, points};
+use crate::shared::Shared;
 use crate::versions::Versions;
 use crate::write_set::WriteSet;
 use crate::{Error, Options};
@@ -23,6 +24,35 @@ use crate::{Error, Options};
 const REDO_RECORDS: usize = 1_000;
 /// Records between two lines of progress in the log.
 const PROGRESS_RECORDS: u64 = 100_000;
+
+impl Database {
+    /// Opens the database whose ledger is in the folder, which is made if it is missing. Flushes the ledger's records
+    /// again. Starts a task, so it needs a tokio runtime with timers.
+    ///
+    /// # Errors
+    /// [`Error::Ledger`] if another process has the folder open or a record is damaged, [`Error::StoreTaken`] if the store
+    /// belongs to another database, [`Error::Store`] if the store fails.
+    pub async fn open(store: Arc<dyn Store>, folder: &Path, options: Options) -> Result<Database, Error> {
+        let (database, driver) = open(store, &Disk::new(), folder, options, false).await?;
+        drop(tokio::spawn(driver.run()));
+        Ok(database)
+    }
+
+    /// Opens it for a simulation, see [`Database::open`]: the caller runs the driver, and steps the ledger.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub async fn open_stepped(
+        store: Arc<dyn Store>,
+        disk: &Disk,
+        folder: &Path,
+        options: Options,
+    ) -> Result<(Database, Driver, Steps), Error> {
+        let (database, mut driver) = open(store, disk, folder, options, true).await?;
+        let steps = driver.steps.take().expect("a stepped ledger has steps");
+        Ok((database, driver, steps))
+    }
+}
 
 /// Opens a database, and returns the driver that flushes its commits.
 pub(crate) async fn open(
@@ -39,9 +69,9 @@ pub(crate) async fn open(
     let mut oracle = Oracle::new(floor, &options);
     let mut versions = Versions::new(options.versions_size, store.reads() == Reads::Weak);
     redo(&*store, reader, &mut oracle, &mut versions, options).await?;
-    let database = Database::new(store, ledger, options, ownership, oracle, versions);
-    let driver = Driver::new(Arc::clone(database.shared()), steps);
-    Ok((database, driver))
+    let shared = Arc::new(Shared::new(store, ledger, options, ownership, oracle, versions));
+    let driver = Driver::new(Arc::clone(&shared), steps);
+    Ok((Database::new(shared), driver))
 }
 
 /// Opens the ledger. Only one process has a folder open.
@@ -75,12 +105,12 @@ async fn claim(
     let epoch = match ownership::owner(store, &identity).await? {
         Owner::This(epoch) => epoch,
         Owner::Nobody if newest == 0 => 0,
-        Owner::Nobody => return taken("it has no mark of the database whose ledger is in the folder"),
+        Owner::Nobody => return taken("the mark of the database whose ledger is in the folder is missing"),
         Owner::Other(_, epoch) if adopt && newest == 0 => epoch,
         Owner::Other(..) if adopt => {
             return taken("only a database with an empty ledger adopts another one's store");
         }
-        Owner::Other(other, _) => return taken(&format!("it belongs to database {other}")),
+        Owner::Other(other, _) => return taken(&format!("the owner is database {other}")),
     };
     let highest = if newest == 0 { store.highest_timestamp().await? } else { 0 };
     let ownership = ownership::claim(store, identity, epoch + 1).await?;

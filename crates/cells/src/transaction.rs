@@ -8,18 +8,10 @@ use stores::{Cell, Direction, KeyRange};
 
 use crate::Error;
 use crate::bugs::Bug;
-use crate::commit::commit;
-use crate::database::{Handle, Shared};
 use crate::error::Lost;
+use crate::shared::{Handle, Shared};
 use crate::versions::Known;
 use crate::write_set::{RESERVED, WriteSet, check_key};
-
-/// The answer to a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// The commit timestamp; for a transaction without writes, its start. [`crate::Consistency::Session`] takes it.
-    pub timestamp: u64,
-}
 
 /// Cells that one page of a scan asks the store for, at least and at most.
 const PAGE: (usize, usize) = (16, 1_024);
@@ -214,16 +206,6 @@ impl Transaction {
             Direction::Reverse => rows.rev().collect(),
         };
         Ok((rows, last))
-    }
-
-    /// Commits. A transaction without writes commits at its start.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`], [`Error::SnapshotTooOld`], [`Error::Busy`] and [`Error::Invalid`]: the transaction has left
-    /// nothing. [`Error::NotVisible`]: it is committed. [`Error::Ledger`], [`Error::StoreTaken`] and [`Error::Closed`]
-    /// after certification: it may be committed, and the next open finds out.
-    pub async fn commit(self) -> Result<Committed, Error> {
-        commit(self).await
     }
 
     /// Ends the transaction without a trace.

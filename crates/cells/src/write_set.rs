@@ -113,23 +113,23 @@ impl WriteSet {
     /// Reads a record.
     pub(crate) fn of_record(record: Vec<u8>) -> Result<WriteSet, String> {
         let mut rest = Bytes::from(record);
-        let short = |_| "it is too short".to_owned();
+        let short = |_| "the record is too short".to_owned();
         let form = rest.try_get_u8().map_err(short)?;
         if form != FORM {
-            return Err(format!("its form is {form}, and this program reads {FORM}"));
+            return Err(format!("the form is {form}, and this program reads {FORM}"));
         }
         let mut writes = BTreeMap::new();
         for _ in 0..rest.try_get_u32_le().map_err(short)? {
             let (key, value) = (rest.try_get_u32_le().map_err(short)?, rest.try_get_u32_le().map_err(short)?);
             let mut take = |length: u32| {
                 let length = usize::try_from(length).ok().filter(|length| *length <= rest.len());
-                length.map(|length| rest.split_to(length)).ok_or_else(|| "it is too short".to_owned())
+                length.map(|length| rest.split_to(length)).ok_or_else(|| "the record is too short".to_owned())
             };
             let key = take(key)?;
             let value = if value == DELETED { None } else { Some(take(value)?) };
             writes.insert(key, value);
         }
-        if rest.is_empty() { Ok(WriteSet { writes }) } else { Err("it is too long".to_owned()) }
+        if rest.is_empty() { Ok(WriteSet { writes }) } else { Err("the record is too long".to_owned()) }
     }
 }
 

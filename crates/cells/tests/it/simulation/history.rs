@@ -1,4 +1,4 @@
-//! What clients did and saw.
+//! Transactions as their clients saw them.
 
 use bytes::Bytes;
 use cells::Error;
@@ -6,11 +6,11 @@ use cells::Error;
 /// The end of a transaction, as its client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It runs.
+    /// The transaction runs.
     Open,
-    /// It is committed at this timestamp.
+    /// Commit at this timestamp.
     Committed(u64),
-    /// It has left nothing.
+    /// Refusal: the transaction has left nothing.
     Refused(Error),
     /// The process was killed while it committed.
     Unknown,
