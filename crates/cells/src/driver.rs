@@ -47,8 +47,7 @@ impl Driver {
             tracing::error!(%error, hint = error.hint(), "the database has stopped");
         }
         self.shared.stop(&error);
-        let flushed = self.shared.oracle().flushed();
-        self.shared.flushed.send_replace(flushed.max(1) - 1);
+        // Transactions that wait for a start find the error.
         self.shared.flushed.send_replace(u64::MAX);
         let ending = Arc::clone(&self.shared.ending);
         drop(self);

@@ -68,7 +68,7 @@ impl Mix {
             sync_interval: Duration::from_millis(random.one(&[5, 40])),
             tombstone_time: Duration::from_millis(random.one(&[5, 30])),
             group_size: random.one(&[1, 3, 4_096]),
-            segment_size: random.one(&[200, 1_000, 16 << 20]),
+            segment_size: random.one(&[200, 1_000, 20_000]),
             bugs: planted.cells,
             ..Options::default()
         };

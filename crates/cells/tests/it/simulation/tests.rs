@@ -3,7 +3,7 @@
 use super::{Outcome, Planted, run};
 
 /// Seeds of an ordinary run; `SIM_SEEDS` sets another number, `SIM_FROM` the first.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 5_000;
 /// Seeds within which a planted bug is found.
 const BUG_SEEDS: u64 = 2_000;
 
