@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all fuzz drivers suites regress shadow bench acceptance bench-papers experiments full-disk package image
+.PHONY: help demo test check test-all fuzz drivers suites regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -17,7 +17,7 @@ test: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 # They wait for servers more than they compute.
 test: export RUST_TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell expr 2 \* $$(nproc)))
 test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (25 to 40 minutes on two cores, the build included)
-	@scripts/prerequisites.sh rust build server pgbouncer fonts
+	@scripts/prerequisites.sh rust build server pgbouncer redis fonts
 	$(CARGO) test --workspace --locked --exclude tidy
 
 check: ## formatting, lints, documentation, laws of the code, licences of the dependencies
@@ -30,7 +30,7 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	@# The lock file of the fuzz targets must be as new as the crates.
 	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml
 
-test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, the package
+test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, stores over Cassandra, the package
 	@SIM_SEEDS=25000 LEAK_SEEDS=100000 CORPUS_SHARE=1 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) suites
@@ -38,6 +38,7 @@ test-all: check ## check, then test with more seeds, drivers and their own suite
 	@$(MAKE) shadow
 	@$(MAKE) experiments
 	@$(MAKE) full-disk
+	@$(MAKE) stores
 	@$(MAKE) package
 
 fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 million); FUZZ="frames config" and other options: scripts/fuzz.sh
@@ -88,6 +89,16 @@ experiments: ## the same in short, each in less than a minute: shows that they r
 	$(CARGO) build --release --locked -p consort -p experiments
 	target/release/consort bench experiment all --quick
 	$(CARGO) test --workspace --locked --features local-cluster/control-groups,experiments/control-groups --test local_cluster --test it -- small_machines experiment
+
+cassandra: ## Apache Cassandra's jars in target/cassandra, by Maven, with their checksums; for `make stores`
+	@scripts/prerequisites.sh java
+	scripts/cassandra.sh
+
+# Each node takes 800 MB of memory, and one processor for its start.
+stores: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
+stores: cassandra ## stores over Cassandra clusters of one node and of three, with nodes killed, slow and cut off
+	@scripts/prerequisites.sh rust build server redis
+	RUST_TEST_THREADS=1 $(CARGO) test --locked -p stores -p cells --features stores/cassandra,cells/cassandra -- cassandra
 
 full-disk: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 full-disk: ## disks of a replica, of a standby and of Consort that are really full: takes the right to mount, as root has it outside of containers

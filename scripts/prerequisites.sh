@@ -7,6 +7,8 @@
 #   headers    headers for compiling PostgreSQL's own tests
 #   pgbouncer  PgBouncer, for comparison in benchmarks and some tests
 #   pgpool     Pgpool-II, for comparison in an experiment
+#   redis      a Redis server, for tests of the store
+#   java       Java 17 and Maven, for Cassandra's jars (scripts/cassandra.sh)
 #   fuzz       a nightly toolchain and cargo-fuzz
 #   jq         reads the outcomes of Go's tests
 #   fonts      a TrueType font, for the text of plots
@@ -107,6 +109,16 @@ pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbounce
 # The server, started in its own folder. Debian's package also starts one automatically, which is never used.
 pgpool() { [ -x /usr/sbin/pgpool ] || missing+=(pgpool2); }
 
+# The server, started in folders of the tests. Debian's package also starts one automatically, which is never used.
+redis() { have redis-server || missing+=(redis-server); }
+
+java() {
+    local found=
+    have java && found=$(command java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
+    [ "$found" = 17 ] || [ -x "$(echo /usr/lib/jvm/java-17-openjdk-*/bin/java)" ] || missing+=(openjdk-17-jre-headless)
+    have mvn || missing+=(maven)
+}
+
 # Fuzzing needs a nightly compiler.
 fuzz() {
     if ! have rustup; then
@@ -159,8 +171,8 @@ list() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | pgbouncer | pgpool | fuzz | jq | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, fuzz, jq, fonts)" ;;
+        rust | build | server | headers | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
     esac
 done
 if [ "${#notes[@]}" -ne 0 ]; then list; fi

@@ -10,17 +10,21 @@
 //!
 //! This crate knows no transaction, no snapshot and no ledger.
 
+mod cassandra;
 mod cell;
 pub mod conformance;
 mod embedded;
 mod error;
 mod memory;
 mod range;
+mod redis;
 mod store;
 
+pub use cassandra::{CassandraConsistency, CassandraOptions, CassandraStore};
 pub use cell::Cell;
 pub use embedded::{EmbeddedOptions, EmbeddedStore};
 pub use error::StoreError;
 pub use memory::{Bug, Bugs, MemoryFaults, MemoryStore};
 pub use range::{Direction, KeyRange, successor};
+pub use redis::{RedisOptions, RedisStore};
 pub use store::{Description, KeyedCell, Reads, Store};

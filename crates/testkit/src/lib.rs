@@ -3,6 +3,7 @@
 mod kept;
 pub mod log;
 mod scratch;
+mod store_servers;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use postgres::unique_name;
 use postgres::version::MAJOR;
 
 pub use scratch::Scratch;
+pub use store_servers::{CassandraCluster, RedisServer};
 
 /// The bound of every wait in a test of a program.
 pub const LIMIT: Duration = Duration::from_secs(120);

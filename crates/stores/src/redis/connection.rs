@@ -1,0 +1,157 @@
+//! The connection to one Redis server: opened when it is needed, checked each time, dropped after an error.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind};
+use tokio::sync::Mutex;
+
+use crate::StoreError;
+
+/// One connection that all callers share. Redis answers in the order of commands.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: Client,
+    config: AsyncConnectionConfig,
+    current: Mutex<State>,
+    /// Number of failed attempts to open.
+    failures: AtomicU64,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed,
+    /// The error of the last attempt to open, if there was one.
+    Broken(Option<StoreError>),
+    /// A checked connection, and its number.
+    Open(MultiplexedConnection, u64),
+}
+
+impl Connection {
+    pub(super) fn to(client: Client, limit: Duration) -> Connection {
+        let config = AsyncConnectionConfig::new();
+        let config = config.set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
+        Connection { client, config, current: Mutex::new(State::Broken(None)), failures: AtomicU64::new(0) }
+    }
+
+    /// Runs an operation on the connection, which is opened and checked first if there is none.
+    pub(super) async fn run<T>(
+        &self,
+        operation: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Result<T, StoreError> {
+        let (mut connection, number) = self.open().await?;
+        let result = operation(&mut connection).await;
+        if let Err(error) = &result
+            && (error.is_io_error() || error.is_unrecoverable_error() || is_of_another_role(error))
+        {
+            self.drop_broken(number).await;
+        }
+        result.map_err(|error| store_error(&error))
+    }
+
+    /// Ends the connection for good.
+    pub(super) async fn close(&self) {
+        *self.current.lock().await = State::Closed;
+    }
+
+    /// Callers that waited for another one's failed attempt share its error: each alone would wait for the next.
+    async fn open(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
+        let failures = self.failures.load(Ordering::Acquire);
+        let mut current = self.current.lock().await;
+        match &*current {
+            State::Open(connection, number) => return Ok((connection.clone(), *number)),
+            State::Closed => return Err(StoreError::refused("the store is closed")),
+            State::Broken(Some(error)) if self.failures.load(Ordering::Acquire) != failures => {
+                return Err(error.clone());
+            }
+            State::Broken(_) => {}
+        }
+        let attempt = self.attempt().await;
+        *current = match &attempt {
+            Ok((connection, number)) => State::Open(connection.clone(), *number),
+            Err(error) => State::Broken(Some(error.clone())),
+        };
+        self.failures.fetch_add(u64::from(attempt.is_err()), Ordering::AcqRel);
+        attempt
+    }
+
+    async fn attempt(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
+        let opened = self.client.get_multiplexed_async_connection_with_config(&self.config).await;
+        let mut connection = opened.map_err(|error| before_sending(&error))?;
+        check_server(&mut connection).await?;
+        let number = redis::cmd("CLIENT").arg("ID").query_async(&mut connection).await;
+        Ok((connection, number.map_err(|error| before_sending(&error))?))
+    }
+
+    /// Drops the connection with this number, unless another caller has already opened a new one.
+    async fn drop_broken(&self, number: u64) {
+        let mut current = self.current.lock().await;
+        if matches!(&*current, State::Open(_, at) if *at == number) {
+            *current = State::Broken(None);
+        }
+    }
+}
+
+/// Refuses servers that may lose acknowledged cells, and those whose reads are not strong.
+async fn check_server(connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+    let info: String =
+        redis::cmd("INFO").query_async(connection).await.map_err(|error| before_sending(&error))?;
+    let fact = |name: &str| {
+        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim()
+    };
+    if fact("role") != "master" {
+        return Err(StoreError::unavailable("the Redis server is a replica; name the primary"));
+    }
+    let mut refusals = Vec::new();
+    if fact("cluster_enabled") == "1" {
+        refusals.push("the server is a node of a Redis Cluster, and cells need one server".to_owned());
+    }
+    if fact("aof_enabled") != "1" {
+        refusals.push("it keeps no append-only file (set appendonly yes)".to_owned());
+    }
+    let policy = fact("maxmemory_policy");
+    if policy != "noeviction" {
+        refusals.push(format!("it evicts keys (set maxmemory-policy noeviction instead of {policy})"));
+    }
+    let synced: Vec<String> = redis::cmd("CONFIG")
+        .arg(&["GET", "appendfsync"])
+        .query_async(connection)
+        .await
+        .map_err(|error| before_sending(&error))?;
+    if synced.get(1).is_none_or(|value| value != "always") {
+        refusals.push("it acknowledges before it syncs (set appendfsync always)".to_owned());
+    }
+    if refusals.is_empty() { Ok(()) } else { Err(StoreError::refused(refusals.join("; "))) }
+}
+
+/// A server that became a replica refuses writes. Its address may lead to the new primary next time.
+fn is_of_another_role(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
+}
+
+/// The error of a step before the operation was sent.
+fn before_sending(error: &RedisError) -> StoreError {
+    match store_error(error) {
+        StoreError::Unknown { reason } => StoreError::unavailable(reason),
+        other => other,
+    }
+}
+
+fn store_error(error: &RedisError) -> StoreError {
+    match error.kind() {
+        ErrorKind::Io => StoreError::unknown(error),
+        ErrorKind::Server(
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ReadOnly
+            | ServerErrorKind::ClusterDown,
+        ) => StoreError::unavailable(error),
+        // A full memory or disk, or a script of another client: an operator ends it.
+        _ if matches!(error.code(), Some("OOM" | "MISCONF" | "BUSY" | "NOREPLICAS")) => {
+            StoreError::unavailable(error)
+        }
+        _ => StoreError::refused(error),
+    }
+}
