@@ -26,6 +26,8 @@ pub struct Driver {
     /// The flushed timestamp that the store has synced and settled.
     synced: u64,
     last_sync: Instant,
+    /// Synced timestamps whose records the ledger keeps, and the times at which they were.
+    synced_at: VecDeque<(Instant, u64)>,
     /// Flushed timestamps, and the times at which they were: tombstones stay for a time.
     flushed_at: VecDeque<(Instant, u64)>,
     /// Tombstones below this timestamp are dropped.
@@ -35,8 +37,17 @@ pub struct Driver {
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>, steps: Option<Steps>) -> Driver {
         // Records that recovery has put are neither synced nor settled.
-        let (last_sync, flushed_at) = (Instant::now(), VecDeque::new());
-        Driver { shared, steps, unsynced_bytes: 0, synced: 0, last_sync, flushed_at, dropped_below: 0 }
+        let (last_sync, synced_at, flushed_at) = (Instant::now(), VecDeque::new(), VecDeque::new());
+        Driver {
+            shared,
+            steps,
+            unsynced_bytes: 0,
+            synced: 0,
+            last_sync,
+            synced_at,
+            flushed_at,
+            dropped_below: 0,
+        }
     }
 
     /// Runs until the database is closed or dropped, or has failed.
@@ -107,9 +118,21 @@ impl Driver {
             repeat(&shared, "cannot sync the store", || shared.store.sync()).await?;
             self.settles().await?;
             (self.synced, self.unsynced_bytes) = (flushed, 0);
-            drop(shared.ledger.forget_below(Version::new(flushed + 1)));
+            self.synced_at.push_back((Instant::now(), flushed));
         }
+        self.forgets_records();
         self.drops_tombstones(flushed, oldest_start).await
+    }
+
+    /// Forgets the records whose cells are durable: a store may need some time after a sync.
+    fn forgets_records(&mut self) {
+        let (lag, mut durable) = (self.shared.store.sync_lag(), None);
+        while self.synced_at.front().is_some_and(|(at, _)| at.elapsed() >= lag) {
+            durable = self.synced_at.pop_front().map(|(_, synced)| synced);
+        }
+        if let Some(durable) = durable {
+            drop(self.shared.ledger.forget_below(Version::new(durable + 1)));
+        }
     }
 
     /// Has the store settle the keys whose newest versions are kept because reads are weak, and drops these versions.

@@ -1,6 +1,7 @@
 //! The trait of a store.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -86,6 +87,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// The store's.
     async fn sync(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// The time after the end of [`Store::sync`] until the puts are durable: that of a store that syncs by its own clock and
+    /// cannot be told to. Zero for all others.
+    fn sync_lag(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Ends when every later read of these keys answers the newest acknowledged cell or a newer one. Stores with strong
