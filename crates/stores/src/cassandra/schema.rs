@@ -1,4 +1,4 @@
-//! The tables of a Cassandra store, and what the cluster says about itself.
+//! The tables of a Cassandra store, and facts of the cluster.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::failure::{of_answer, of_read, of_statement};
 use super::{CassandraConsistency, CassandraOptions};
 use crate::{Reads, StoreError};
 
-/// What a store must know of its keyspace and its cluster.
+/// Facts of the keyspace and the cluster.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// Number of partitions that share the keys.
@@ -22,7 +22,7 @@ pub(super) struct Facts {
     pub(super) sync_lag: Duration,
 }
 
-/// Makes what is missing, and reads what is there.
+/// Makes missing tables, and reads the facts.
 pub(super) async fn prepare(session: &Session, options: &CassandraOptions) -> Result<Facts, StoreError> {
     let keyspace = &options.keyspace;
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

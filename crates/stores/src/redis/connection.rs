@@ -105,14 +105,14 @@ async fn check_server(connection: &mut MultiplexedConnection) -> Result<(), Stor
     }
     let mut refusals = Vec::new();
     if fact("cluster_enabled") == "1" {
-        refusals.push("the server is a node of a Redis Cluster, and cells need one server".to_owned());
+        refusals.push("node of a Redis Cluster, and cells need one server".to_owned());
     }
     if fact("aof_enabled") != "1" {
-        refusals.push("it keeps no append-only file (set appendonly yes)".to_owned());
+        refusals.push("no append-only file (set appendonly yes)".to_owned());
     }
     let policy = fact("maxmemory_policy");
     if policy != "noeviction" {
-        refusals.push(format!("it evicts keys (set maxmemory-policy noeviction instead of {policy})"));
+        refusals.push(format!("keys are evicted (set maxmemory-policy noeviction instead of {policy})"));
     }
     let synced: Vec<String> = redis::cmd("CONFIG")
         .arg(&["GET", "appendfsync"])
@@ -120,7 +120,7 @@ async fn check_server(connection: &mut MultiplexedConnection) -> Result<(), Stor
         .await
         .map_err(|error| before_sending(&error))?;
     if synced.get(1).is_none_or(|value| value != "always") {
-        refusals.push("it acknowledges before it syncs (set appendfsync always)".to_owned());
+        refusals.push("writes are acknowledged before their sync (set appendfsync always)".to_owned());
     }
     if refusals.is_empty() { Ok(()) } else { Err(StoreError::refused(refusals.join("; "))) }
 }

@@ -15,7 +15,7 @@ use super::{ServerFolder, installed, kill};
 const START_LIMIT: Duration = Duration::from_secs(180);
 /// Heap of a node. Its process takes about twice of that.
 const HEAP: &str = "384M";
-/// What Cassandra needs of the modules of Java 17, beyond what they give to all.
+/// Packages of Java 17 that Cassandra uses although their modules do not export them.
 const EXPORTS: &[&str] = &[
     "java.base/java.lang.ref",
     "java.base/jdk.internal.misc",
@@ -232,7 +232,7 @@ fn java(jars: &Path, folder: &Path) -> Command {
     command
 }
 
-/// The folder that `make cassandra` fills: `CONSORT_CASSANDRA`, or `cassandra` beside the test program's profile.
+/// The folder that `make cassandra` fills: `CONSORT_CASSANDRA`, or `cassandra` in the folder `target` of the test program.
 fn jars() -> PathBuf {
     let beside = || {
         let program = env::current_exe().expect("the test program has a path");
