@@ -41,6 +41,8 @@ pub enum Place {
     User,
     /// In `[procedure."SCHEMA.NAME"]`.
     Procedure,
+    /// In `[store]`: the store of a key-value design.
+    Store,
     /// In `[debug]`: for tests and experiments.
     Debug,
 }
@@ -58,6 +60,7 @@ impl Place {
             Self::Database => "database",
             Self::User => "user",
             Self::Procedure => "procedure",
+            Self::Store => "store",
             Self::Debug => "debug",
         }
     }
@@ -97,6 +100,15 @@ pub(super) const fn debug(
     set: Reads<Config>,
 ) -> Key {
     Key { place: Place::Debug, ..global(name, default, doc, set) }
+}
+
+pub(super) const fn store(
+    name: &'static str,
+    default: &'static str,
+    doc: &'static str,
+    set: Reads<Config>,
+) -> Key {
+    Key { place: Place::Store, ..global(name, default, doc, set) }
 }
 
 pub(super) const fn reloaded_server(

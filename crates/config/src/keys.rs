@@ -1,8 +1,8 @@
 //! The table of keys: name, default, purpose, and reader. The manual's table is generated from it.
 
+mod store;
 mod words;
 
-use std::time::Duration;
 use toml::de::DeValue;
 
 pub use super::key::{Key, Place};
@@ -14,7 +14,7 @@ use super::value::{
 use super::{Choice, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
-use words::{AUTH_TYPES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design};
+use words::{AUTH_TYPES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease};
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -36,7 +36,7 @@ pub fn shown_default(key: &Key) -> String {
 /// Returns the name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     let names = KEYS.iter().filter(|key| key.stands_in(place)).map(|key| key.name);
-    let tables = ["primary", "standby", "replica", "node", "database", "user", "procedure", "debug"]
+    let tables = ["primary", "standby", "replica", "node", "database", "user", "procedure", "store", "debug"]
         .into_iter()
         .filter(|_| place == Place::Global);
     let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
@@ -44,16 +44,6 @@ pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
         .min()
         .map(|(_, known)| known)
 }
-
-/// Reads a lease: long enough to be renewed a few times, or none.
-fn lease(value: &DeValue<'_>) -> Read<Duration> {
-    let lease = duration(value)?;
-    let fits = lease.is_zero() || (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease);
-    if fits { Ok(lease) } else { Err("expected \"0s\", or from \"1s\" to \"1h\"".to_owned()) }
-}
-
-const SHORTEST_LEASE: Duration = Duration::from_secs(1);
-const LONGEST_LEASE: Duration = Duration::from_secs(3600);
 
 /// Reads the setting, whose former name had a boolean.
 fn offload(value: &DeValue<'_>) -> Read<bool> {
@@ -511,6 +501,9 @@ pub static KEYS: &[Key] = &[
          statements. Smaller ones travel as rows, which is cheaper for replicas.",
         |config, value| put(&mut config.statement_rows, number(value, 1, 1_000_000_000)),
     ),
+    store::EMBEDDED,
+    store::REDIS,
+    store::CASSANDRA,
     debug(
         "footprint_grain",
         "\"row\"",

@@ -197,6 +197,19 @@ pub struct Peers {
     pub ledger_dir: Option<PathBuf>,
     /// File with the secret that nodes of the in-memory tier ask for.
     pub secret_file: Option<PathBuf>,
+    /// The store of a key-value design.
+    pub store: StorePlace,
+}
+
+/// Place of the cells of a key-value design: one of the three.
+#[derive(Clone, Debug, Default)]
+pub struct StorePlace {
+    /// Folder of the embedded store.
+    pub embedded: Option<PathBuf>,
+    /// Address of a Redis server.
+    pub redis: Vec<String>,
+    /// Addresses of nodes of a Cassandra cluster.
+    pub cassandra: Vec<String>,
 }
 
 /// A value of a global key.
@@ -460,7 +473,8 @@ impl Config {
     /// Every global key with its value and default as text, in the table's order: `SHOW CONFIG`. A value that
     /// takes effect at the next start is not shown before ([`Config::until_start`]).
     pub fn shown(&self) -> impl Iterator<Item = (&'static Key, &str)> {
-        let global = keys::KEYS.iter().filter(|key| matches!(key.place, Place::Global | Place::Debug));
+        let global =
+            keys::KEYS.iter().filter(|key| matches!(key.place, Place::Global | Place::Store | Place::Debug));
         global.map(|key| (key, self.source.written[key.name].shown.as_str()))
     }
 
@@ -579,13 +593,11 @@ impl<'a> Reader<'a> {
                 }
                 ("user", DeValue::Table(tables)) => config.user_choices = self.choices(Place::User, tables),
                 ("procedure", DeValue::Table(tables)) => config.procedures = self.procedures(tables),
-                ("debug", DeValue::Table(keys)) => {
-                    for (name, value) in keys {
-                        self.global(config, (Place::Debug, name.span().start), name.get_ref(), value);
-                    }
-                }
+                ("store", DeValue::Table(keys)) => self.keys_of(config, Place::Store, keys),
+                ("debug", DeValue::Table(keys)) => self.keys_of(config, Place::Debug, keys),
                 (
-                    "primary" | "standby" | "replica" | "node" | "database" | "user" | "procedure" | "debug",
+                    "primary" | "standby" | "replica" | "node" | "database" | "user" | "procedure" | "store"
+                    | "debug",
                     _,
                 ) => {
                     let message = "must be a table; see docs/configuration.md".to_owned();
@@ -599,6 +611,13 @@ impl<'a> Reader<'a> {
                     self.global(config, (Place::Global, at), name, value);
                 }
             }
+        }
+    }
+
+    /// Reads a table whose keys each stand in it once.
+    fn keys_of(&mut self, config: &mut Config, place: Place, keys: &DeTable<'_>) {
+        for (name, value) in keys {
+            self.global(config, (place, name.span().start), name.get_ref(), value);
         }
     }
 

@@ -69,8 +69,49 @@ impl Config {
         found
     }
 
+    /// Settings that a key-value design has no use for, or lacks.
+    fn senseless_store(&self, refuse: &mut impl FnMut(&'static str, &str)) {
+        let store = &self.peers.store;
+        let kinds = [store.embedded.is_some(), !store.redis.is_empty(), !store.cassandra.is_empty()];
+        let count = kinds.iter().filter(|is_named| **is_named).count();
+        if !self.design().is_key_value() {
+            if count > 0 {
+                refuse("store", "is for key-value designs; this one has PostgreSQL servers or nodes");
+            }
+            return;
+        }
+        if count != 1 {
+            refuse(
+                "store",
+                "needs one of embedded, redis and cassandra: write a table [store] with one of them",
+            );
+        }
+        if store.redis.len() > 1 {
+            refuse("redis", "takes one address: a Redis cluster is not supported as a store");
+        }
+        if self.servers().next().is_some() {
+            refuse(
+                "primary",
+                "is of no use to this design, and so are other servers: its data are in [store]",
+            );
+        }
+        if self.peers.ledger_dir.is_none() {
+            refuse("ledger_dir", "is missing: the ledger there makes commits of this design durable");
+        }
+        if self.unix_socket_dir.is_some() {
+            refuse("unix_socket_dir", "is of no use to this design: its clients connect by TCP (listen)");
+        }
+        if self.auth_type == AuthType::Hba || !self.auth_user.is_empty() {
+            refuse("auth_type", "must be trust or password for this design, with passwords in auth_file");
+        }
+    }
+
     /// Servers that the design has no use for, or lacks.
     fn senseless_servers(&self, refuse: &mut impl FnMut(&'static str, &str)) {
+        self.senseless_store(refuse);
+        if self.design().is_key_value() {
+            return;
+        }
         if self.design().has_nodes() {
             if self.peers.nodes.is_empty() {
                 refuse("node", "is missing: write a [[node]] with the host of each node of this design");

@@ -36,6 +36,13 @@ pub(super) fn texts(value: &DeValue<'_>) -> Read<Vec<String>> {
     list.iter().map(|item| text(item.get_ref())).collect()
 }
 
+/// Addresses with their ports, as a list.
+pub(super) fn addresses(value: &DeValue<'_>) -> Read<Vec<String>> {
+    let addresses = texts(value)?;
+    addresses.iter().try_for_each(|address| check_address(address))?;
+    Ok(addresses)
+}
+
 /// Tables, as a list of their names.
 pub(super) fn tables(value: &DeValue<'_>) -> Read<Chosen> {
     Chosen::read(&texts(value)?).map_err(|wrong| {

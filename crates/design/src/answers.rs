@@ -33,6 +33,8 @@ pub enum Effects {
     Rows,
     /// Differences of pages.
     Pages,
+    /// Cells: the value of a key, with the timestamp of its commit.
+    Cells,
     /// The statements themselves; the rows where a statement would do something else at a replica.
     Statements,
 }
@@ -70,6 +72,8 @@ pub enum Acknowledgement {
     DurableAndOrigin,
     /// The commit is durable, and all replicas have received it.
     DurableAndReceivedByAll,
+    /// The commit is durable, and transactions that start from now on see it.
+    DurableAndStarted,
 }
 
 /// How a replica takes in the effects.
@@ -90,6 +94,8 @@ pub enum Intake {
     InTableOrder,
     /// A page when a read needs it, up to the version of the read.
     OnDemand,
+    /// In any order: a cell takes the place of an older one alone.
+    IfNewer,
     /// However it comes.
     AsItComes,
 }
@@ -126,6 +132,8 @@ pub enum Reads {
     AnyReplica,
     /// The snapshot of the session's own node (generalized snapshot isolation).
     OwnSnapshot,
+    /// The snapshot at the start of the transaction: newest versions are in the store, older ones in memory.
+    StartSnapshot,
     /// State of any replica, of any age: as proxies without knowledge of the order do.
     AnyAge,
 }

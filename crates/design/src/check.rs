@@ -53,8 +53,11 @@ const RULES: &[Rule] = &[
         "only a replica that applies rows reports which version it shows",
     ),
     (
-        |row| row.orderer == Orderer::Certifier && row.reads != Reads::OwnSnapshot,
-        "where every node takes writes a transaction reads its node's snapshot, which is what is certified",
+        |row| {
+            row.orderer == Orderer::Certifier
+                && !matches!(row.reads, Reads::OwnSnapshot | Reads::StartSnapshot)
+        },
+        "a transaction that is certified at its commit must read one snapshot from its start on",
     ),
     (
         |row| row.reads == Reads::OwnSnapshot && row.orderer != Orderer::Certifier,
@@ -71,6 +74,22 @@ const RULES: &[Rule] = &[
                     || row.acknowledgement != Acknowledgement::DurableAndReceivedByAll)
         },
         "a replica can make the latest version only from what it has received before the acknowledgement",
+    ),
+    (
+        |row| (row.effects == Effects::Cells) != (row.intake == Intake::IfNewer),
+        "a write that may come late or twice must carry its commit's timestamp, as a cell does",
+    ),
+    (
+        |row| row.reads == Reads::StartSnapshot && row.effects != Effects::Cells,
+        "only cells say whether a snapshot includes them",
+    ),
+    (
+        |row| row.effects == Effects::Cells && row.durability != Durability::Ledger,
+        "a store without transactions has parts of a commit after a failure: a ledger must have all of it",
+    ),
+    (
+        |row| row.effects == Effects::Cells && row.acknowledgement != Acknowledgement::DurableAndStarted,
+        "a commit that the next start does not cover is missing for its own client",
     ),
     (
         |row| row.intake == Intake::AsItComes && row.reads != Reads::AnyAge,
@@ -94,7 +113,7 @@ impl Design {
 
 mod tests {
     use super::*;
-    use crate::{BASE, CONFLICT_AWARE, CONSORT, DMV, GANYMED, ONE_COPY, WEAK};
+    use crate::{BASE, CONFLICT_AWARE, CONSORT, DMV, GANYMED, ONE_COPY, PH1, WEAK};
     use std::collections::BTreeSet;
 
     #[test]
@@ -115,6 +134,10 @@ mod tests {
             Design { reads: Reads::OwnSnapshot, ..CONSORT },
             Design { effects: Effects::Pages, ..CONSORT },
             Design { acknowledgement: Acknowledgement::Primary, ..DMV },
+            Design { intake: Intake::ByBoundary, ..PH1 },
+            Design { reads: Reads::StartSnapshot, ..CONSORT },
+            Design { durability: Durability::LedgerAndEachEngine, ..PH1 },
+            Design { acknowledgement: Acknowledgement::DurableAndOrigin, ..PH1 },
         ];
         let refused: BTreeSet<&str> =
             senseless.iter().map(|row| row.check().expect_err("a design without sense")).collect();

@@ -8,7 +8,8 @@
 //! The papers: Plattner and Alonso, "Ganymed" (2004), sections 3 and 4; Georgiou et al., "Hihooi", section
 //! 5.3; Amza et al., "Conflict-Aware Scheduling" (2003), and Röhm et al., "FAS" (2002), both as in section V
 //! of Manassiev and Amza, "DMV"; Cecchet, "C-JDBC" (2004); Elnikety, Dropsho and Pedone,
-//! "Tashkent" (2006), sections 3 to 5; Manassiev and Amza, "DMV" (2007), sections II to IV.
+//! "Tashkent" (2006), sections 3 to 5; Manassiev and Amza, "DMV" (2007), sections II to IV; Coelho et al., "pH1"
+//! (2014), section IV.
 
 mod answers;
 #[cfg(test)]
@@ -51,7 +52,12 @@ impl Design {
 
     /// Every node takes writes, and a certifier decides which transactions commit.
     pub fn is_certified(&self) -> bool {
-        self.orderer == Orderer::Certifier
+        self.orderer == Orderer::Certifier && !self.is_key_value()
+    }
+
+    /// The data are cells of a key-value store, and clients speak its language: no PostgreSQL server is needed.
+    pub fn is_key_value(&self) -> bool {
+        self.effects == Effects::Cells
     }
 
     /// The data are in the memory of the design's own nodes: no PostgreSQL server is needed.
@@ -66,7 +72,10 @@ impl Design {
 
     /// True if its replicas are logical replicas of Consort: no WAL travels, and standbys are of no use.
     pub fn is_fed(&self) -> bool {
-        self.effects != Effects::LogOrRows && !self.intake.executes() && !self.has_nodes()
+        self.effects != Effects::LogOrRows
+            && !self.intake.executes()
+            && !self.has_nodes()
+            && !self.is_key_value()
     }
 
     /// All reads that leave the primary go to replicas that Consort feeds or has execute; a standby is of no use.
@@ -191,6 +200,18 @@ pub const DMV: Design = Design {
     reads: Reads::LatestMade,
 };
 
+/// Transactions over a key-value store that has none.
+pub const PH1: Design = Design {
+    name: "ph1",
+    summary: "experimental: transactions with snapshot isolation over a key-value store, by the Redis protocol, without PostgreSQL",
+    orderer: Orderer::Certifier,
+    effects: Effects::Cells,
+    durability: Durability::Ledger,
+    acknowledgement: Acknowledgement::DurableAndStarted,
+    intake: Intake::IfNewer,
+    reads: Reads::StartSnapshot,
+};
+
 /// The designs with one primary, the default first.
 pub const PRIMARY_COPY: [Design; 7] = [CONSORT, WEAK, GANYMED, HIHOOI, FORWARD, ONE_COPY, CONFLICT_AWARE];
 
@@ -199,7 +220,7 @@ pub const CERTIFIED: [Design; 3] = [BASE, TASHKENT_MW, TASHKENT_API];
 
 /// Every design, the default first.
 pub fn all() -> impl Iterator<Item = Design> + Clone {
-    PRIMARY_COPY.into_iter().chain(CERTIFIED).chain([DMV])
+    PRIMARY_COPY.into_iter().chain(CERTIFIED).chain([DMV, PH1])
 }
 
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
@@ -254,8 +275,9 @@ mod tests {
     fn every_row_makes_sense_and_has_a_name_of_its_own() {
         assert!(all().all(|design| design.check() == Ok(())));
         let names: BTreeSet<&str> = all().map(|design| design.name).collect();
-        assert_eq!(names.len(), PRIMARY_COPY.len() + CERTIFIED.len() + 1);
+        assert_eq!(names.len(), PRIMARY_COPY.len() + CERTIFIED.len() + 2);
         assert!(CERTIFIED.iter().all(Design::is_certified) && !PRIMARY_COPY.iter().any(Design::has_nodes));
         assert!(DMV.is_memory_tier() && !DMV.is_certified());
+        assert!(PH1.is_key_value() && !PH1.is_certified() && !PH1.has_nodes() && !PH1.is_memory_tier());
     }
 }

@@ -5,10 +5,11 @@ use history::Grain;
 use postgres::attach::UnreplicableDdl;
 use postgres::tls::Checks;
 use scheduler::Writers;
+use std::time::Duration;
 use toml::de::DeValue;
 
 use crate::AuthType;
-use crate::value::{Read, one_of};
+use crate::value::{Read, duration, one_of};
 
 pub(super) const UNREPLICABLE_DDL: &[(&str, UnreplicableDdl)] =
     &[("copy", UnreplicableDdl::Copy), ("refuse", UnreplicableDdl::Refuse)];
@@ -41,3 +42,13 @@ pub(super) const WRITERS: &[(&str, Writers)] =
 pub(super) fn design(value: &DeValue<'_>) -> Read<Design> {
     one_of(value, &design::all().map(|design| (design.name, design)).collect::<Vec<_>>())
 }
+
+/// Reads a lease: long enough to be renewed a few times, or none.
+pub(super) fn lease(value: &DeValue<'_>) -> Read<Duration> {
+    let lease = duration(value)?;
+    let fits = lease.is_zero() || (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease);
+    if fits { Ok(lease) } else { Err("expected \"0s\", or from \"1s\" to \"1h\"".to_owned()) }
+}
+
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+const LONGEST_LEASE: Duration = Duration::from_secs(3600);
