@@ -19,10 +19,20 @@ const LISTENING: &[&str] = &[
 ];
 
 /// Crates of the process that start tasks.
-const OF_THE_PROCESS: &[&str] =
-    &["admin", "backend", "certified", "cluster", "conn", "frontend", "memory-tier", "node", "session"];
+const OF_THE_PROCESS: &[&str] = &[
+    "admin",
+    "backend",
+    "certified",
+    "cluster",
+    "conn",
+    "frontend",
+    "kv-frontend",
+    "memory-tier",
+    "node",
+    "session",
+];
 /// Those of them that open listening sockets.
-const OPENS_SOCKETS: &[&str] = &["admin", "frontend", "memory-tier", "node"];
+const OPENS_SOCKETS: &[&str] = &["admin", "frontend", "kv-frontend", "memory-tier", "node"];
 
 /// Who else may do either, and why.
 const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
