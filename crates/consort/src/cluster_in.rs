@@ -49,6 +49,12 @@ impl Which {
                 found.config.design().name
             )));
         }
+        if found.config.design().is_key_value() {
+            return Err(Failure::new(format!(
+                "the command is for designs with PostgreSQL servers; the data of {} are in a key-value store",
+                found.config.design().name
+            )));
+        }
         Ok(found)
     }
 

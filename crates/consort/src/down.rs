@@ -35,6 +35,14 @@ Examples:
 /// Stops it all.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::at(options.dir.as_deref())?;
+    if is_key_value(&home) {
+        if home.running().is_none() {
+            eprintln!("Consort is not running in {}", home.folder().display());
+            return Ok(());
+        }
+        eprintln!("stopping Consort ..");
+        return stop_consort(&home);
+    }
     // A first `up` that was broken off has written no configuration, and may have started servers.
     if !home.config_file().exists()
         && Nodes::of(&home).is_none()
@@ -59,6 +67,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     eprintln!("stopping the servers ..");
     stop_everything(&home)
+}
+
+/// True if the cluster there is Consort alone, with its store.
+fn is_key_value(home: &Home) -> bool {
+    Config::read(&home.config_file()).is_ok_and(|config| config.design().is_key_value())
 }
 
 /// Stops Consort, and leaves the servers as they are.

@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod demo;
 mod detach;
 pub mod down;
+mod dump;
 mod explain;
 pub mod failure;
 mod feeds;
@@ -23,6 +24,7 @@ pub mod home;
 mod import;
 mod logging;
 mod psql;
+mod redis_client;
 mod repair;
 mod replica;
 mod seed;
@@ -78,6 +80,7 @@ enum Command {
     Explain(explain::Options),
     Psql(psql::Options),
     Bench(bench::Options),
+    Dump(dump::Options),
     TierNode(tier::Options),
 }
 
@@ -123,6 +126,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Explain(options) => explain::run(&options),
         Command::Psql(options) => psql::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Dump(options) => dump::run(&options),
         Command::TierNode(options) => tier::run(&options),
     }
 }

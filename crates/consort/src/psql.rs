@@ -35,6 +35,13 @@ Examples:
 /// Becomes psql.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find_any()?;
+    if found.config.design().is_key_value() {
+        let (host, port) = crate::console::place(&found.config)?;
+        return Err(Failure::new(format!(
+            "the design {} has no SQL: take redis-cli -h {host} -p {port}",
+            found.config.design().name
+        )));
+    }
     let mut psql = Command::new("psql");
     match &options.node {
         Some(name) => at_node(&mut psql, &found, name, &options.arguments)?,

@@ -51,7 +51,7 @@ impl SettingsFile {
     pub fn names_servers(&self) -> bool {
         self.lines.iter().any(|line| {
             let head: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
-            ["[primary]", "[[standby]]", "[[replica]]", "[[node]]"].contains(&head.as_str())
+            ["[primary]", "[[standby]]", "[[replica]]", "[[node]]", "[store]"].contains(&head.as_str())
         })
     }
 
@@ -102,6 +102,11 @@ impl SettingsFile {
             write_server(&mut text, "[[node]]", name, &address.ip().to_string(), address.port());
         }
         text
+    }
+
+    /// The whole file, with an embedded store in this folder.
+    pub(crate) fn with_store(&self, folder: &str) -> String {
+        format!("{}\n[store]\nembedded = {}\n", self.head(), quoted(folder))
     }
 
     fn head(&self) -> String {

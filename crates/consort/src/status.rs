@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster_in::{Found, Which};
 use crate::console::{self, Row, Rows, value};
 use crate::failure::Failure;
+use crate::redis_client::Connection;
 use crate::{feeds, seed, up};
 
 /// Show the status of the cluster: nodes, positions, read offload, in-flight write sets, snapshot probes
@@ -47,6 +48,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find_any()?;
     if found.config.design().has_nodes() {
         return peers(&found, options.json);
+    }
+    if found.config.design().is_key_value() {
+        return key_value(&found, options.json);
     }
     let runtime = crate::runtime()?;
     let answers = runtime.block_on(console::ask(&found, COMMANDS))?;
@@ -104,6 +108,23 @@ const PEER_COLUMNS: &[&str] =
 const TIER_COLUMNS: &[&str] =
     &["node", "role", "state", "received", "newest", "transactions", "bytes", "commits", "why"];
 
+/// Figures of a key-value design.
+const KEY_VALUE_FIGURES: &[&str] = &[
+    "database",
+    "store",
+    "store_location",
+    "connected_clients",
+    "clients_in_transaction",
+    "newest_commit",
+    "newest_flushed",
+    "active_transactions",
+    "old_version_bytes",
+    "evicted_versions",
+    "commits",
+    "conflicts",
+    "repeated_transactions",
+];
+
 /// The same for a design with nodes of one kind.
 fn peers(found: &Found, json: bool) -> Result<(), Failure> {
     let answers = crate::runtime()?.block_on(console::ask(found, &["SHOW NODES", "SHOW VERSION"]))?;
@@ -121,6 +142,27 @@ fn peers(found: &Found, json: bool) -> Result<(), Failure> {
     let mut lines = vec![columns.iter().map(|column| column.to_uppercase()).collect::<Vec<_>>()];
     let text = |row, column| value(Some(row), column).unwrap_or_default().to_owned();
     lines.extend(nodes.iter().map(|row| columns.iter().map(|column| text(row, column)).collect()));
+    print_table(&lines);
+    Ok(())
+}
+
+/// The same for a key-value design: the figures of INFO.
+fn key_value(found: &Found, json: bool) -> Result<(), Failure> {
+    let info = Connection::open(found)?.ask(&[b"INFO"])?.text();
+    let figures: Vec<(&str, &str)> = info.lines().filter_map(|line| line.split_once(':')).collect();
+    let of =
+        |name: &str| figures.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value.trim_end());
+    let (url, design) = (up::url(&found.config), found.config.design().name);
+    if json {
+        let figures: Map<String, Value> =
+            figures.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.trim_end()))).collect();
+        println!("{:#}", json!({ "url": url, "design": design, "figures": figures }));
+        return Ok(());
+    }
+    println!("Consort {} at {url} (design {design})", of("consort_version"));
+    println!();
+    let mut lines = vec![vec!["FIGURE".to_owned(), "VALUE".to_owned()]];
+    lines.extend(KEY_VALUE_FIGURES.iter().map(|name| vec![(*name).to_owned(), of(name).to_owned()]));
     print_table(&lines);
     Ok(())
 }

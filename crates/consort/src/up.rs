@@ -27,6 +27,12 @@ const NODES: usize = 3;
 /// The file with the secret of a tier's nodes.
 const SECRET: &str = "tier.secret";
 
+/// Folder of the store of a key-value design.
+const STORE: &str = "store";
+
+/// User of the first password of a key-value design: the one that Redis' clients mean if they name none.
+const KEY_VALUE_USER: &str = "default";
+
 /// A new cluster listens here.
 const LISTEN: &str = "127.0.0.1:6432";
 
@@ -157,6 +163,8 @@ pub fn bring_up(home: &Home, options: &Options) -> Result<Config, Failure> {
 enum Servers {
     Postgres(Cluster),
     Tier(Nodes),
+    /// Consort alone, with its store.
+    None,
 }
 
 impl Servers {
@@ -164,6 +172,7 @@ impl Servers {
         match self {
             Servers::Postgres(cluster) => cluster.stop_what_it_started(),
             Servers::Tier(nodes) => nodes.stop_what_it_started(),
+            Servers::None => {}
         }
     }
 
@@ -171,6 +180,7 @@ impl Servers {
         match self {
             Servers::Postgres(cluster) => Ok(cluster.stop(Stop::Fast)?),
             Servers::Tier(nodes) => nodes.stop().map(drop),
+            Servers::None => Ok(()),
         }
     }
 }
@@ -226,7 +236,9 @@ fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure>
     let design = options.design.as_deref().or(file.get("design")).unwrap_or_default().trim_matches('"');
     of_one_kind(design, options)?;
     let is_tier = is_tier(design);
-    if written.is_some() && is_tier != Nodes::of(home).is_some() {
+    let is_key_value = is_key_value(design);
+    let was_key_value = file.get("design").is_some_and(|design| self::is_key_value(design.trim_matches('"')));
+    if written.is_some() && (is_tier != Nodes::of(home).is_some() || is_key_value != was_key_value) {
         return Err(Failure::new(format!(
             "the cluster there was made for a design of another kind; take another --dir for the design {design}"
         )));
@@ -241,6 +253,9 @@ fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure>
     }
     if is_tier {
         return tier(home, file, options, writers, runs);
+    }
+    if is_key_value {
+        return key_value(home, file, options, writers, runs);
     }
     let programs = Programs::find()?;
     // A first start that failed may have left some of its servers, and not all.
@@ -261,6 +276,31 @@ fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure>
 
 fn is_tier(design: &str) -> bool {
     design::chosen(design).is_ok_and(|design| design.is_memory_tier())
+}
+
+fn is_key_value(design: &str) -> bool {
+    design::chosen(design).is_ok_and(|design| design.is_key_value())
+}
+
+/// The same for a key-value design: the configuration, written.
+fn key_value(
+    home: &Home,
+    mut file: SettingsFile,
+    options: &Options,
+    writers: Writers,
+    runs: bool,
+) -> Result<(Servers, Config), Failure> {
+    settings(&mut file, options, writers);
+    if !runs {
+        addresses(&file).try_for_each(can_listen)?;
+    }
+    if !is_trusted(&file) {
+        first_secret(home, KEY_VALUE_USER)?;
+    }
+    let text = file.with_store(STORE);
+    let config = Config::parse(&text, &home.config_file())?;
+    home.replace_config(&text)?;
+    Ok((Servers::None, config))
 }
 
 /// The same for a tier in memory: its nodes, running, and the configuration, written.
@@ -308,6 +348,9 @@ pub fn writers(file: &SettingsFile, options: &Options) -> Result<Writers, Failur
 
 /// True if a running cluster has all that the command line asks for.
 fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> Result<bool, Failure> {
+    if is_key_value(file.get("design").unwrap_or_default().trim_matches('"')) {
+        return Ok(is_set(file, options));
+    }
     if let Some(nodes) = Nodes::of(home) {
         return Ok(options.nodes.is_none_or(|wanted| nodes.count() >= wanted) && is_set(file, options));
     }
@@ -370,6 +413,12 @@ fn of_one_kind(name: &str, options: &Options) -> Result<(), Failure> {
             "the design {name} has no standbys and replicas: take --nodes N instead"
         )));
     }
+    let counts = [options.standbys, options.replicas, options.nodes];
+    if is_key_value(name) && (counts.iter().any(Option::is_some) || options.writers.is_some()) {
+        return Err(Failure::new(format!(
+            "the design {name} has no servers: leave --standbys, --replicas, --nodes and --writers out"
+        )));
+    }
     if !has_nodes && options.nodes.is_some() {
         return Err(Failure::new(
             "the design has one primary: take --standbys N or --replicas N, or a design whose nodes are of one kind",
@@ -429,8 +478,11 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
         file.set("design", &quoted(design));
     }
     file.set_at_first("listen", &format!("[{}]", quoted(LISTEN)));
-    file.set_at_first("unix_socket_dir", &quoted("run"));
     file.set_at_first("design", &quoted(design::CONSORT.name));
+    if is_key_value(file.get("design").unwrap_or_default().trim_matches('"')) {
+        return key_value_settings(file);
+    }
+    file.set_at_first("unix_socket_dir", &quoted("run"));
     file.set_at_first("writers", &quoted(writers.name()));
     file.set_at_first("attach_on_first_use", "true");
     // Each of its clients has connections of its own, of those that the servers let in.
@@ -454,10 +506,20 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     }
 }
 
+/// The rest of the settings of a key-value design.
+fn key_value_settings(file: &mut SettingsFile) {
+    file.set_at_first("ledger_dir", &quoted("ledger"));
+    file.set_at_first("idle_transaction_timeout", "\"1min\"");
+    file.set_at_first("auth_type", "\"trust\"");
+    if !is_trusted(file) {
+        file.set_at_first("auth_file", &quoted("users.txt"));
+    }
+}
+
 /// Creates the missing files that the settings name.
 fn make_files(home: &Home, file: &SettingsFile) -> Result<(), Failure> {
     if !is_trusted(file) {
-        first_secret(home)?;
+        first_secret(home, "postgres")?;
     }
     Ok(fs::create_dir_all(home.socket_folder())?)
 }
@@ -491,8 +553,8 @@ fn is_loopback(address: &str) -> bool {
     address.to_socket_addrs().is_ok_and(|mut addresses| addresses.all(|address| address.ip().is_loopback()))
 }
 
-/// A password for `postgres` in a new file that only we can read; a file that is there stays as it is.
-fn first_secret(home: &Home) -> Result<(), Failure> {
+/// A password for a user in a new file that only we can read; a file that is there stays as it is.
+fn first_secret(home: &Home, user: &str) -> Result<(), Failure> {
     let mut options = fs::File::options();
     let file = match options.write(true).create_new(true).mode(0o600).open(home.users_file()) {
         Ok(file) => file,
@@ -502,28 +564,44 @@ fn first_secret(home: &Home) -> Result<(), Failure> {
     let mut chance = [0; 18];
     fs::File::open("/dev/urandom")?.read_exact(&mut chance)?;
     let password: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
-    std::io::Write::write_all(&mut &file, format!("\"postgres\" \"{password}\"\n").as_bytes())?;
+    std::io::Write::write_all(&mut &file, format!("\"{user}\" \"{password}\"\n").as_bytes())?;
     Ok(())
 }
 
 /// The address as a URL.
 pub fn url(config: &Config) -> String {
-    let listen = config.listen.first().map_or("localhost", String::as_str);
-    format!("postgres://postgres@{}/postgres", listen.replace("0.0.0.0", "127.0.0.1"))
+    let listen = config.listen.first().map_or("localhost", String::as_str).replace("0.0.0.0", "127.0.0.1");
+    if config.design().is_key_value() {
+        return format!("redis://{listen}");
+    }
+    format!("postgres://postgres@{listen}/postgres")
+}
+
+/// The command that opens a prompt at a key-value design.
+fn redis_cli(config: &Config) -> String {
+    let (host, port) = crate::console::place(config).unwrap_or_else(|_| ("127.0.0.1".to_owned(), 6432));
+    match host.as_str() {
+        "127.0.0.1" | "localhost" => format!("redis-cli -p {port}"),
+        host => format!("redis-cli -h {host} -p {port}"),
+    }
 }
 
 /// Says where the cluster is. To be called when clients can log in.
 fn announcement(home: &Home, config: &Config) -> impl FnOnce() + use<> {
-    let url = url(config);
+    let is_key_value = config.design().is_key_value();
+    let url = if is_key_value { redis_cli(config) } else { url(config) };
     let users = config.auth_file.is_some().then(|| home.users_file());
     let dir = if home.is_usual() { String::new() } else { format!(" --dir {}", home.folder().display()) };
     move || {
         // The waiting process may be gone.
         let _ = writeln!(std::io::stdout(), "{url}");
+        if is_key_value {
+            eprintln!("for example: {url} SET greeting hello, then {url} GET greeting");
+        }
         eprintln!("local users are trusted; see `consort status{dir}`, stop with `consort down{dir}`");
         if let Some(users) = users {
             let file = users.display();
-            eprintln!("remote clients need a password; {file} has that of postgres");
+            eprintln!("remote clients need a password; {file} has the first one");
         }
     }
 }

@@ -252,7 +252,13 @@ async fn by_password(
     client.out().authentication_cleartext();
     let body = proof(client).await?;
     let given = text(&body)?;
-    let right = match known {
+    let right = is_password(known, user, given).await;
+    Ok(right.then(|| Secret::Plain(given.to_owned())))
+}
+
+/// Returns true if a password in clear text fits the secret of this role. A role without a secret has no password.
+pub async fn is_password(known: Option<&Secret>, user: &str, given: &str) -> bool {
+    match known {
         Some(Secret::Plain(password)) => password == given,
         Some(Secret::Md5(secret)) => *secret == wire::md5_secret(user, given),
         Some(Secret::Verifier(verifier)) => {
@@ -268,8 +274,7 @@ async fn by_password(
             proven.await.unwrap_or(false)
         }
         Some(Secret::Keys(_)) | None => false,
-    };
-    Ok(right.then(|| Secret::Plain(given.to_owned())))
+    }
 }
 
 /// Returns true if this password opens this verifier, as both sides of an exchange find.

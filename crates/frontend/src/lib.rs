@@ -18,6 +18,7 @@ mod takeover;
 mod tls;
 
 pub use auth_query::{Lookup, Memberships};
+pub use authentication::is_password;
 pub use listener::{Listen, Listener};
 pub use tls::ClientTls;
 

@@ -3,6 +3,7 @@
 mod connection_budget;
 mod console_access;
 mod console_view;
+mod key_value;
 mod listen_addresses;
 mod node_console;
 mod open_files;

@@ -6,7 +6,7 @@ use crate::start::Start;
 use crate::start_error::StartError;
 use crate::takeover::{self, Heir};
 use crate::verify::Verification;
-use crate::{console_access, open_files, peers, supervisor, tier, timeouts};
+use crate::{console_access, key_value, open_files, peers, supervisor, tier, timeouts};
 use backend::service::Service;
 use cluster::Cluster;
 use cluster::follow::slots;
@@ -56,6 +56,9 @@ async fn run(mut start: Start) -> Result<Option<Start>, StartError> {
     }
     if config.design().is_memory_tier() {
         return tier::run(&config, start).await.map(|()| None);
+    }
+    if config.design().is_key_value() {
+        return key_value::run(&config, start).await.map(|()| None);
     }
     let mut heir = start.takes_over_from.take();
     let process = process(&config, &mut start)?;

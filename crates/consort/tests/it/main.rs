@@ -25,6 +25,7 @@ mod fixture;
 mod full_disk;
 mod hints;
 mod imported;
+mod kv;
 mod large;
 mod lead;
 mod levels;

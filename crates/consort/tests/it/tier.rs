@@ -111,7 +111,7 @@ impl Tier {
 
 /// Sends a signal to the process that holds this file. After KILL it waits for its end: until then `consort up` takes the process
 /// for one that runs, and starts none.
-fn signal_holder(pid_file: &Path, signal: Signal) {
+pub(crate) fn signal_holder(pid_file: &Path, signal: Signal) {
     let text = std::fs::read_to_string(pid_file).expect("a process number");
     let pid = Pid::from_raw(text.trim().parse().expect("a number")).expect("a process");
     kill_process(pid, signal).expect("the process is there");
