@@ -45,10 +45,11 @@ fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 mil
 	@scripts/prerequisites.sh rust build fuzz
 	scripts/fuzz.sh $(FUZZ)
 
-drivers: ## psql, pg_dump and seven drivers in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/pgbench.sh
+drivers: ## psql, pg_dump, seven drivers of PostgreSQL and two of Redis in ordinary use through Consort, then pgbench: suites/drivers.sh, suites/redis_drivers.sh, suites/pgbench.sh
 	@scripts/prerequisites.sh rust build server
 	$(CARGO) build --release --locked -p consort
 	suites/drivers.sh
+	suites/redis_drivers.sh
 	suites/pgbench.sh
 
 suites: ## the own tests of pgx, tokio-postgres and Django at a plain server and through Consort, test by test; SUITES="pgx" and other options: suites/driver_suites.sh

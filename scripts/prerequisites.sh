@@ -7,10 +7,10 @@
 #   headers    headers for compiling PostgreSQL's own tests
 #   pgbouncer  PgBouncer, for comparison in benchmarks and some tests
 #   pgpool     Pgpool-II, for comparison in an experiment
-#   redis      a Redis server, for tests of the store
 #   java       Java 17 and Maven, for Cassandra's jars (scripts/cassandra.sh)
 #   fuzz       a nightly toolchain and cargo-fuzz
 #   jq         reads the outcomes of Go's tests
+#   redis      redis-server and redis-cli, and Python with redis-py, for tests of the Redis protocol
 #   fonts      a TrueType font, for the text of plots
 #
 # As root on Debian the script installs the missing packages. It lists all others together, with the command for each, and
@@ -110,8 +110,6 @@ pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbounce
 pgpool() { [ -x /usr/sbin/pgpool ] || missing+=(pgpool2); }
 
 # The server, started in folders of the tests. Debian's package also starts one automatically, which is never used.
-redis() { have redis-server || missing+=(redis-server); }
-
 java() {
     local found=
     have java && found=$(command java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
@@ -131,6 +129,13 @@ fuzz() {
 }
 
 jq() { have jq || missing+=(jq); }
+
+# The server's package also starts one automatically, which is never used. redis-py belongs to the system's own Python.
+redis() {
+    have redis-server || missing+=(redis-server)
+    have redis-cli || missing+=(redis-tools)
+    /usr/bin/python3 -c 'import redis' 2>/dev/null || missing+=(python3-redis)
+}
 
 # Any font suffices; this one is small.
 fonts() { [ -n "$(find /usr/share/fonts /usr/local/share/fonts -name '*.ttf' -print -quit 2>/dev/null)" ] || missing+=(fonts-dejavu-core); }
