@@ -3,8 +3,7 @@
 
 use crate::blockers::{self, Failure};
 use crate::database::{Database, Site};
-use crate::engine::Functions;
-use crate::install;
+use crate::install::{self, Installed};
 use crate::node_connection::{Connections, SILENT, Trouble, answered, first, reach, said};
 use crate::record::Record;
 use crate::script::{Way, transaction};
@@ -71,11 +70,11 @@ async fn serve(
     if life.is_none() {
         end_all(&connections.looks, STRANGERS).await?;
     }
-    let functions = install::install(&connections.applies, database, site).await?.into();
+    let installed = install::install(&connections.applies, database, site).await?;
     let incarnation = first(&connections.looks, INCARNATION).await?;
     let user_code = UserCode::default();
     let mut node =
-        FollowingNode { connections, database, site, incarnation, functions, user_code, caught_up: life };
+        FollowingNode { connections, database, site, incarnation, installed, user_code, caught_up: life };
     follow(&database.order, site, &mut node, database.options.engines.group()).await
 }
 
@@ -85,8 +84,8 @@ struct FollowingNode<'a> {
     database: &'a Database,
     site: &'a Site,
     incarnation: String,
-    /// The functions that it has installed.
-    functions: Rc<Functions>,
+    /// The capture that it has installed.
+    installed: Installed,
     /// Tables whose rows call code of users there.
     user_code: UserCode,
     /// The last life of the server in which it has caught up.
@@ -112,13 +111,18 @@ impl Node for FollowingNode<'_> {
     }
 
     async fn caught_up(&mut self) -> Result<(), Trouble> {
-        self.site.of_life.borrow_mut().functions = self.functions.clone();
+        {
+            let mut life = self.site.of_life.borrow_mut();
+            life.functions = self.installed.functions.clone();
+            life.capture = Some(self.installed.capture);
+        }
         if self.caught_up.as_ref() != Some(&self.incarnation) {
             self.connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
             *self.caught_up = Some(self.incarnation.clone());
         }
         let (node, version) = (&self.database.options.nodes[self.site.number].name, self.site.visible());
-        tracing::info!(node, database = self.database.name, %version, "a node follows");
+        let capture = self.installed.capture.name();
+        tracing::info!(node, database = self.database.name, %version, capture, "a node follows");
         Ok(())
     }
 

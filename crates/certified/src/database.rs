@@ -1,6 +1,7 @@
 //! One database that all nodes have: its order, and how its commands tell that they are Consort's own.
 
 use crate::engine::Functions;
+use crate::install::Capture;
 use crate::notes::Shapes;
 use crate::options::Options;
 use crate::record::Record;
@@ -19,6 +20,8 @@ pub(crate) type Site = certified_flow::Site<Life>;
 pub(crate) struct Life {
     /// The functions that Consort has installed there.
     pub(crate) functions: Rc<Functions>,
+    /// How write sets are captured there; `None` until the node has caught up.
+    pub(crate) capture: Option<Capture>,
     /// Tables as notes of this life name them.
     pub(crate) shapes: Shapes,
 }

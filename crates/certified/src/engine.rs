@@ -101,6 +101,16 @@ impl Command {
         Command::call("notes", [])
     }
 
+    /// Checks deferred constraints, and answers the notes of the transaction, which the extension has in memory.
+    pub(crate) fn native_notes() -> Command {
+        Command::call("native_notes", [])
+    }
+
+    /// The transaction shows this version, says the extension.
+    pub(crate) fn native_commit_at(version: u64) -> Command {
+        Command::call("native_commit_at", [version.to_string()])
+    }
+
     /// The write set of the transaction, read from its tables.
     pub(crate) fn capture() -> Command {
         Command::call("capture", [])

@@ -4,25 +4,73 @@ use crate::database::{Database, Site};
 use crate::engine::Functions;
 use crate::node_connection::{first, said};
 use crate::script::literal;
+use config::Capture as Configured;
 use postgres::address::Control;
+use std::rc::Rc;
 
-/// The schema, the triggers and their functions.
-const CAPTURE: &str = concat!(
-    include_str!("capture/tables.sql"),
-    include_str!("capture/items.sql"),
-    include_str!("capture/row_triggers.sql"),
-    include_str!("capture/sequences.sql"),
-    include_str!("capture/commands.sql"),
-    include_str!("capture/applier.sql"),
-    include_str!("capture/notes.sql"),
-    include_str!("capture/catalog.sql"),
-);
+/// The schema, the triggers and their functions, up to the rights of clients; `$extension` comes between.
+macro_rules! capture {
+    ($extension:expr) => {
+        concat!(
+            include_str!("capture/tables.sql"),
+            include_str!("capture/items.sql"),
+            include_str!("capture/row_triggers.sql"),
+            include_str!("capture/sequences.sql"),
+            include_str!("capture/commands.sql"),
+            include_str!("capture/applier.sql"),
+            include_str!("capture/notes.sql"),
+            $extension,
+            include_str!("capture/catalog.sql"),
+        )
+    };
+}
+
+/// Version of the extension that this Consort calls.
+const EXTENSION_VERSION: &str = "1.0";
+
+/// Whether the server has the files of that version.
+const HAS_EXTENSION: &str = "SELECT count(*) FROM pg_catalog.pg_available_extension_versions WHERE name = 'consort' AND version = ";
+
+/// Source of the write sets of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capture {
+    /// Triggers in PL/pgSQL write notes to a table.
+    Sql,
+    /// The extension's trigger keeps notes in memory.
+    Extension,
+}
+
+impl Capture {
+    /// Name for the console and the log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Capture::Sql => "sql",
+            Capture::Extension => "extension",
+        }
+    }
+
+    /// Commands that install it.
+    fn text(self) -> &'static str {
+        match self {
+            Capture::Sql => capture!(""),
+            Capture::Extension => capture!(include_str!("capture/extension.sql")),
+        }
+    }
+}
+
+/// A capture that is installed at a node.
+pub(crate) struct Installed {
+    /// Its kind.
+    pub(crate) capture: Capture,
+    /// The functions that sessions call.
+    pub(crate) functions: Rc<Functions>,
+}
 
 const FUNCTIONS: &str = "SELECT DISTINCT ON (proname) proname, oid FROM pg_catalog.pg_proc \
      WHERE pronamespace = 'consort'::pg_catalog.regnamespace ORDER BY proname, pronargs";
 
-/// Installs it, in one transaction. What is there already stays: its tables are not locked. Returns the functions that
-/// sessions call.
+/// Installs the capture that the setting `capture` names. With `auto`, a node whose extension cannot be installed gets the
+/// triggers in PL/pgSQL.
 ///
 /// # Errors
 /// What the server says.
@@ -30,13 +78,40 @@ pub(crate) async fn install(
     control: &Control,
     database: &Database,
     site: &Site,
-) -> Result<Functions, String> {
-    let capture = if is_installed(control).await? {
+) -> Result<Installed, String> {
+    let configured = database.options.capture;
+    let is_available = configured != Configured::Sql
+        && first(control, &format!("{HAS_EXTENSION}'{EXTENSION_VERSION}'")).await? != "0";
+    if !is_available && configured == Configured::Extension {
+        return Err(format!(
+            "the server has no extension consort of version {EXTENSION_VERSION} (capture). Install it there with make -C \
+             extension install, or set capture = \"auto\""
+        ));
+    }
+    if is_available {
+        match install_one(Capture::Extension, control, database, site).await {
+            Err(why) if configured == Configured::Auto => {
+                tracing::warn!(why, "the extension cannot be installed; triggers in SQL capture write sets");
+            }
+            installed => return installed,
+        }
+    }
+    install_one(Capture::Sql, control, database, site).await
+}
+
+/// Installs a capture in one transaction. What is there already stays: its tables are not locked.
+async fn install_one(
+    kind: Capture,
+    control: &Control,
+    database: &Database,
+    site: &Site,
+) -> Result<Installed, String> {
+    let capture = if is_installed(control, kind.text()).await? {
         String::new()
     } else {
-        let text = literal(CAPTURE);
+        let (sql, text) = (kind.text(), literal(kind.text()));
         format!(
-            "{CAPTURE}; DELETE FROM consort.installed; INSERT INTO consort.installed VALUES (pg_catalog.md5({text}));"
+            "{sql}; DELETE FROM consort.installed; INSERT INTO consort.installed VALUES (pg_catalog.md5({text}));"
         )
     };
     // The event triggers of an earlier start take this for an applier's.
@@ -54,7 +129,7 @@ pub(crate) async fn install(
         let _ = control.batch_execute("ROLLBACK").await;
     }
     installed.map_err(|error| format!("the capture cannot be installed: {}", said(&error)))?;
-    functions(control).await
+    Ok(Installed { capture: kind, functions: functions(control).await?.into() })
 }
 
 /// The functions that sessions call. Of those with one name it is the one with the fewest parameters.
@@ -68,11 +143,11 @@ async fn functions(control: &Control) -> Result<Functions, String> {
 }
 
 /// Whether the node has the capture of this very text.
-async fn is_installed(control: &Control) -> Result<bool, String> {
+async fn is_installed(control: &Control, text: &str) -> Result<bool, String> {
     if first(control, "SELECT pg_catalog.to_regclass('consort.installed') IS NOT NULL").await? != "t" {
         return Ok(false);
     }
-    let text = literal(CAPTURE);
+    let text = literal(text);
     let same = format!("SELECT count(*) FROM consort.installed WHERE text_md5 = pg_catalog.md5({text})");
     Ok(first(control, &same).await? == "1")
 }

@@ -51,6 +51,8 @@ pub struct Options {
     pub ledger_dir: PathBuf,
     /// How engines commit.
     pub engines: Engines,
+    /// How write sets are captured.
+    pub capture: config::Capture,
     /// How long a session waits for a version to be shown at its node.
     pub replica_wait_timeout: Duration,
     /// How long a log-in at a node may take.

@@ -4,6 +4,7 @@ use crate::applier;
 use crate::database::Database;
 use crate::database::Site;
 use crate::engine::Engine;
+use crate::install::Capture;
 use crate::options::Options;
 use crate::session::{Beginning, Session};
 use crate::statement::is_utf8;
@@ -48,6 +49,8 @@ pub struct Shown {
     pub conflicts: u64,
     /// Syncs of the database's ledger.
     pub syncs: u64,
+    /// Capture of write sets at the node; empty until the node has taken sessions.
+    pub capture: &'static str,
 }
 
 /// The nodes and their databases.
@@ -92,6 +95,7 @@ impl Cluster {
             sessions: site.sessions(),
             conflicts: database.order.conflicts(),
             syncs: database.order.counters().syncs,
+            capture: site.of_life.borrow().capture.map_or("", Capture::name),
         })
         .collect()
     }

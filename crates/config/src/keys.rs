@@ -14,7 +14,7 @@ use super::value::{
 use super::{Choice, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
-use words::{AUTH_TYPES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease};
+use words::{AUTH_TYPES, CAPTURES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease};
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -220,6 +220,13 @@ pub static KEYS: &[Key] = &[
             let path = config.path(value);
             put(&mut config.peers.ledger_dir, path)
         },
+    ),
+    global(
+        "capture",
+        "\"auto\"",
+        "Capture of write sets at [nodes that all take writes](multi-primary.md#the-extension): `sql` \
+         (triggers), `extension`, or `auto` (the extension where a node has it).",
+        |config, value| put(&mut config.peers.capture, one_of(value, CAPTURES)),
     ),
     global(
         "tier_secret_file",

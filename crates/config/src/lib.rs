@@ -199,6 +199,8 @@ pub struct Peers {
     pub secret_file: Option<PathBuf>,
     /// The store of a key-value design.
     pub store: StorePlace,
+    /// Capture of write sets at the nodes.
+    pub capture: Capture,
 }
 
 /// Place of the cells of a key-value design: one of the three.
@@ -210,6 +212,18 @@ pub struct StorePlace {
     pub redis: Vec<String>,
     /// Addresses of nodes of a Cassandra cluster.
     pub cassandra: Vec<String>,
+}
+
+/// Capture of write sets at nodes that all take writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Capture {
+    /// The extension where a node has it, else SQL.
+    #[default]
+    Auto,
+    /// Triggers in PL/pgSQL.
+    Sql,
+    /// The extension; a node without it takes no sessions.
+    Extension,
 }
 
 /// A value of a global key.

@@ -103,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// Columns of nodes that all take writes, one line for each database.
 const PEER_COLUMNS: &[&str] =
-    &["node", "database", "state", "version", "newest", "sessions", "conflicts", "why"];
+    &["node", "database", "state", "version", "newest", "sessions", "conflicts", "capture", "why"];
 /// Columns of nodes of an in-memory tier.
 const TIER_COLUMNS: &[&str] =
     &["node", "role", "state", "received", "newest", "transactions", "bytes", "commits", "why"];

@@ -38,6 +38,7 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
         nodes,
         ledger_dir,
         engines: engines(&config.design()),
+        capture: config.peers.capture,
         replica_wait_timeout: config.replica_wait_timeout,
         connect_limit: config.pool.connect,
     };
@@ -89,11 +90,12 @@ impl ShowsNodes for Peers {
                 shown.sessions.to_string(),
                 shown.conflicts.to_string(),
                 shown.syncs.to_string(),
+                shown.capture.to_owned(),
                 why,
             ]
         };
         let columns =
-            &["node", "database", "state", "version", "newest", "sessions", "conflicts", "syncs", "why"];
+            &["node", "database", "state", "version", "newest", "sessions", "conflicts", "syncs", "capture", "why"];
         (columns, self.cluster.shown().into_iter().map(line).collect())
     }
 

@@ -106,6 +106,12 @@ GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consor
   consort.note_notify(text, text), consort.note_sequences(text),
   consort.note_locks(text, text[], boolean), consort.note_lock(text, oid[], boolean) TO public;
 
+DO $do$ BEGIN
+  IF to_regproc('consort.native_notes') IS NOT NULL THEN
+    GRANT EXECUTE ON FUNCTION consort.native_notes(text), consort.native_commit_at(text, text) TO public;
+  END IF;
+END $do$;
+
 CREATE EVENT TRIGGER consort_ddl ON ddl_command_end EXECUTE FUNCTION consort.on_ddl();
 CREATE EVENT TRIGGER consort_drop ON sql_drop EXECUTE FUNCTION consort.on_drop();
 CREATE EVENT TRIGGER consort_rewrite ON table_rewrite EXECUTE FUNCTION consort.on_rewrite();

@@ -10,6 +10,10 @@ CREATE OR REPLACE FUNCTION consort.key_seed(ind oid) RETURNS bigint LANGUAGE sql
 CREATE OR REPLACE FUNCTION consort.table_item(rel oid) RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS
   $f$ SELECT consort.seed('table', consort.full_name(coalesce(pg_partition_root(rel::regclass)::oid, rel))) $f$;
 
+-- A column of a row in PL/pgSQL, which reserves words that SQL does not: NEW.begin is no field, NEW."begin" is.
+CREATE OR REPLACE FUNCTION consort.field(side text, name text) RETURNS text LANGUAGE sql IMMUTABLE AS
+  $f$ SELECT side || '."' || pg_catalog.replace(name, '"', '""') || '"' $f$;
+
 -- Whether an expression calls PostgreSQL's own immutable functions alone: others may run any code, set_config and
 -- query_to_xml among them.
 CREATE OR REPLACE FUNCTION consort.is_plain(tree pg_node_tree) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
@@ -91,7 +95,7 @@ BEGIN
     SELECT * INTO a FROM pg_attribute WHERE attrelid = ind AND attnum = n;
     expression := pg_get_indexdef(ind, n, false);
     IF i.indkey[n - 1] <> 0 AND i.indexprs IS NULL AND i.indpred IS NULL THEN
-      expression := side || '.' || expression;
+      expression := consort.field(side, (SELECT attname FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = i.indkey[n - 1]));
     ELSE
       expression := '(' || expression || ')';
     END IF;
@@ -112,6 +116,6 @@ END $f$;
 
 -- Whether two rows differ in what a key is made of.
 CREATE OR REPLACE FUNCTION consort.columns_differ(rel oid, columns int2[]) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $f$
-  SELECT coalesce(string_agg(format('%s IS DISTINCT FROM %s', consort.text_of(format('OLD.%I', attname), atttypid), consort.text_of(format('NEW.%I', attname), atttypid)), ' OR '), 'false')
+  SELECT coalesce(string_agg(format('%s IS DISTINCT FROM %s', consort.text_of(consort.field('OLD', attname), atttypid), consort.text_of(consort.field('NEW', attname), atttypid)), ' OR '), 'false')
   FROM pg_attribute WHERE attrelid = rel AND attnum = ANY (columns) AND attnum > 0 $f$;
 

@@ -25,12 +25,15 @@ END $f$;
 CREATE OR REPLACE FUNCTION consort.note_locks(secret text, tables text[], shared boolean) RETURNS void LANGUAGE sql AS
   $f$ SELECT consort.note_lock(secret, (SELECT pg_catalog.array_agg(pg_catalog.to_regclass(t)::pg_catalog.oid) FROM pg_catalog.unnest(tables) t), shared) $f$;
 
+-- Notes in the memory of the session are written to their table. Without the extension there are none.
+CREATE OR REPLACE FUNCTION consort.spill() RETURNS void LANGUAGE sql AS $f$ $f$;
 -- What the notes say becomes effects.
 CREATE OR REPLACE FUNCTION consort.gather(x xid8) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex
 SET lc_monetary = 'C' SET timezone = 'UTC' AS $f$
 DECLARE r oid; e json;
 BEGIN
+  PERFORM consort.spill();
   FOR r IN SELECT DISTINCT rel FROM consort.notes WHERE xact = x LOOP
     e := '{}';
     IF r <> 0 THEN EXECUTE format('SELECT consort.%I($1)', 'rows_' || r) INTO e USING x; END IF;

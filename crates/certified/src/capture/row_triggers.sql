@@ -11,7 +11,7 @@ BEGIN
   END LOOP;
   FOR c IN SELECT * FROM pg_constraint WHERE conrelid = relation AND contype = 'f' ORDER BY oid LOOP
     -- A cast that users have made does not run here: the whole parent counts.
-    SELECT string_agg(consort.hashed(CASE WHEN a.atttypid = p.atttypid THEN format('NEW.%I', a.attname) ELSE format('(NEW.%I)::%s', a.attname, format_type(p.atttypid, NULL)) END,
+    SELECT string_agg(consort.hashed(CASE WHEN a.atttypid = p.atttypid THEN consort.field('NEW', a.attname) ELSE format('(%s)::%s', consort.field('NEW', a.attname), format_type(p.atttypid, NULL)) END,
         p.atttypid, p.attcollation), ', ' ORDER BY place.n),
         bool_and(a.atttypid = p.atttypid OR consort.is_plain_type(a.atttypid) AND consort.is_plain_type(p.atttypid))
       INTO parts, is_hashed
@@ -19,7 +19,7 @@ BEGIN
             FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n) WHERE x.indexrelid = c.conindid) AS place
       JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = place.child
       JOIN pg_attribute p ON p.attrelid = c.confrelid AND p.attnum = place.parent;
-    SELECT string_agg(format('NEW.%I IS NOT NULL', attname), ' AND ') INTO same
+    SELECT string_agg(consort.field('NEW', attname) || ' IS NOT NULL', ' AND ') INTO same
       FROM pg_attribute WHERE attrelid = relation AND attnum = ANY (c.conkey);
     body := body || format(E'  IF TG_OP <> ''DELETE'' THEN IF (TG_OP = ''INSERT'' OR %s) AND %s THEN\n    s := s || %s; END IF; END IF;\n',
       consort.columns_differ(relation, c.conkey), same, CASE WHEN is_hashed THEN format('hash_record_extended(ROW(%s), %s)', parts, consort.key_seed(c.conindid))
@@ -29,18 +29,18 @@ BEGIN
     body := body || format(E'  IF TG_OP <> ''DELETE'' THEN w := w || %s::bigint; END IF;\n',
       consort.seed('exclusion', consort.full_name(relation) || ':' || c.conname));
   END LOOP;
-  SELECT 'ARRAY[' || string_agg(consort.text_of(format('NEW.%I', attname), atttypid), ', ' ORDER BY attnum) || ']' INTO image
+  SELECT 'ARRAY[' || string_agg(consort.text_of(consort.field('NEW', attname), atttypid), ', ' ORDER BY attnum) || ']' INTO image
     FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND own IS NOT NULL;
   IF own IS NULL THEN
     -- Nothing tells the rows apart: the whole table is the item, and a row is found by all its columns.
-    SELECT string_agg(consort.output_of(format('OLD.%I', attname)), ', ' ORDER BY attnum), string_agg(consort.output_of(format('NEW.%I', attname)), ', ' ORDER BY attnum)
+    SELECT string_agg(consort.output_of(consort.field('OLD', attname)), ', ' ORDER BY attnum), string_agg(consort.output_of(consort.field('NEW', attname)), ', ' ORDER BY attnum)
       INTO key_old, key_new FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
     -- New rows get along with each other: the transaction's intent on the table is enough.
     body := body || format(E'  IF TG_OP <> ''INSERT'' THEN w := w || %s::bigint; END IF;\n', consort.table_item(relation));
     same := 'false';
   ELSE
-    SELECT string_agg(consort.text_of(format('OLD.%I', attname), atttypid), ', ' ORDER BY k.n), string_agg(consort.text_of(format('NEW.%I', attname), atttypid), ', ' ORDER BY k.n),
-           string_agg(consort.hashed(format('@.%I', attname), atttypid, attcollation), ', ' ORDER BY k.n)
+    SELECT string_agg(consort.text_of(consort.field('OLD', attname), atttypid), ', ' ORDER BY k.n), string_agg(consort.text_of(consort.field('NEW', attname), atttypid), ', ' ORDER BY k.n),
+           string_agg(consort.hashed(consort.field('@', attname), atttypid, attcollation), ', ' ORDER BY k.n)
       INTO key_old, key_new, parts
       FROM pg_index x, generate_series(1, x.indnkeyatts::int) AS k(n), pg_attribute
       WHERE x.indexrelid = own AND attrelid = relation AND attnum = x.indkey[k.n - 1];
@@ -140,9 +140,13 @@ BEGIN
     HINT = 'Change it at the server that it belongs to.';
 END $f$;
 
+-- The plan of a table for the row trigger of the extension, which is not installed: the triggers are in PL/pgSQL.
+CREATE OR REPLACE FUNCTION consort.native_plan(relation oid, its_shape bigint, needs_settings boolean) RETURNS text LANGUAGE sql STABLE AS
+  $f$ SELECT NULL::text $f$;
+
 -- Puts the triggers on one table, as its columns, keys and constraints are now. It changes nothing that is so already.
 CREATE OR REPLACE FUNCTION consort.watch(relation oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$
-DECLARE c record; tab text := consort.full_name(relation); notes text; r text; number int;
+DECLARE c record; tab text := consort.full_name(relation); notes text; r text; number int; shape bigint; plan text; trigger_function text;
   settings text := 'SET search_path = pg_catalog, pg_temp'; texts text := ' SET datestyle = ''ISO, MDY'' SET intervalstyle = postgres SET extra_float_digits = 1 SET bytea_output = hex SET lc_monetary = ''C'' SET timezone = ''UTC''';
 BEGIN
   SELECT * INTO c FROM pg_class WHERE oid = relation;
@@ -155,9 +159,11 @@ BEGIN
   IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND atttypid NOT IN
       ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'bool'::regtype,
        'uuid'::regtype, 'numeric'::regtype, 'json'::regtype, 'jsonb'::regtype)) THEN settings := settings || texts; END IF;
-  notes := consort.note_body(relation, consort.shape_of(relation));
+  shape := consort.shape_of(relation);
+  plan := consort.native_plan(relation, shape, settings ~ 'datestyle');
+  notes := consort.note_body(relation, shape);
   r := consort.rows_body(relation);
-  IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname = 'note_' || relation AND prosrc = notes AND (cardinality(proconfig) > 1) = (settings ~ 'datestyle')) THEN
+  IF plan IS NULL AND NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND proname = 'note_' || relation AND prosrc = notes AND (cardinality(proconfig) > 1) = (settings ~ 'datestyle')) THEN
     EXECUTE format('CREATE OR REPLACE FUNCTION consort.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER %s AS %L', 'note_' || relation, settings, notes);
     EXECUTE format('REVOKE ALL ON FUNCTION consort.%I() FROM public', 'note_' || relation);
   END IF;
@@ -165,10 +171,12 @@ BEGIN
     EXECUTE format('CREATE OR REPLACE FUNCTION consort.%I(x xid8) RETURNS json LANGUAGE plpgsql VOLATILE AS %L', 'rows_' || relation, r);
     EXECUTE format('REVOKE ALL ON FUNCTION consort.%I(xid8) FROM public', 'rows_' || relation);
   END IF;
-  SELECT count(*) INTO number FROM pg_trigger WHERE tgrelid = relation AND tgenabled = 'O'
-    AND (tgname = 'consort_truncates' OR tgname = 'consort_notes' AND tgfoid = to_regproc('consort.note_' || relation));
+  trigger_function := CASE WHEN plan IS NULL THEN 'consort.note_' || relation ELSE 'consort.native_note_row' END;
+  SELECT count(*) INTO number FROM pg_trigger WHERE tgrelid = relation AND tgenabled = 'O' AND (tgname = 'consort_truncates'
+    OR tgname = 'consort_notes' AND tgfoid = to_regproc(trigger_function) AND (plan IS NULL OR tgargs = convert_to(plan, 'UTF8') || '\x00'::bytea));
   IF number < 2 THEN
-    EXECUTE format('CREATE OR REPLACE TRIGGER consort_notes AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION consort.%I()', tab, 'note_' || relation);
+    EXECUTE format('CREATE OR REPLACE TRIGGER consort_notes AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s(%s)',
+      tab, trigger_function, quote_literal(plan));
     EXECUTE format('CREATE OR REPLACE TRIGGER consort_truncates AFTER TRUNCATE ON %s EXECUTE FUNCTION consort.note_truncate()', tab);
     EXECUTE format('ALTER TABLE ONLY %s ENABLE TRIGGER consort_notes, ENABLE TRIGGER consort_truncates', tab);
   END IF;

@@ -4,6 +4,7 @@ use super::node_session::NodeSession;
 use super::{Done, Gone, Run, SERIALIZATION_FAILURE, framed};
 use crate::database::{Life, Site};
 use crate::engine::Command;
+use crate::install::Capture;
 use crate::notes::Notes;
 use crate::options::Engines;
 use crate::record::Record;
@@ -15,18 +16,25 @@ use std::rc::Rc;
 use tokio::time::timeout;
 use wire::{Problem, Status};
 
-/// Commands of a capture.
-const CAPTURE: [fn() -> Command; 3] = [Command::certifies, Command::immediate, Command::notes];
-
 impl NodeSession {
     /// Sends the capture behind a statement that is a transaction of its own, before that is answered.
     pub(super) fn captures_ahead(&mut self) {
-        self.engine.write(&CAPTURE.map(|command| command()));
+        let commands = self.capture_commands();
+        self.engine.write(&commands);
+    }
+
+    /// Commands of a capture: deferred constraints are checked, and the notes are answered.
+    fn capture_commands(&self) -> Vec<Command> {
+        match self.site.of_life.borrow().capture {
+            Some(Capture::Extension) => vec![Command::native_notes()],
+            Some(Capture::Sql) | None => vec![Command::certifies(), Command::immediate(), Command::notes()],
+        }
     }
 
     /// Takes the answer of such a capture.
     pub(super) async fn captured_ahead(&mut self) -> Run<()> {
-        self.transaction.captured = Some(self.engine.answers(CAPTURE.len()).await?);
+        let commands = self.capture_commands().len();
+        self.transaction.captured = Some(self.engine.answers(commands).await?);
         Ok(())
     }
 
@@ -83,7 +91,7 @@ impl Session for NodeSession {
             .iter()
             .map(|(tables, shared)| Command::note_locks(tables, *shared))
             .collect();
-        commands.extend(CAPTURE.map(|command| command()));
+        commands.extend(self.capture_commands());
         let answer = match self.transaction.captured.take() {
             Some(answer) => answer,
             None => self.engine.ask(&commands).await?,
@@ -120,7 +128,11 @@ impl Session for NodeSession {
     }
 
     async fn commit_at(&mut self, version: Version) -> Result<(), NotCommitted> {
-        let commands = [Command::commit_at(version.get()), Command::commit()];
+        let shows = match self.site.of_life.borrow().capture {
+            Some(Capture::Extension) => Command::native_commit_at(version.get()),
+            Some(Capture::Sql) | None => Command::commit_at(version.get()),
+        };
+        let commands = [shows, Command::commit()];
         match timeout(HANG_LIMIT, self.engine.ask(&commands)).await {
             Err(_) => Err(NotCommitted::Lost(format!("no answer within {HANG_LIMIT:?}"))),
             Ok(Err(error)) => Err(NotCommitted::Lost(error.to_string())),

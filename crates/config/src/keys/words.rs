@@ -8,8 +8,8 @@ use scheduler::Writers;
 use std::time::Duration;
 use toml::de::DeValue;
 
-use crate::AuthType;
 use crate::value::{Read, duration, one_of};
+use crate::{AuthType, Capture};
 
 pub(super) const UNREPLICABLE_DDL: &[(&str, UnreplicableDdl)] =
     &[("copy", UnreplicableDdl::Copy), ("refuse", UnreplicableDdl::Refuse)];
@@ -35,6 +35,9 @@ pub(super) const SERVER_TLS: &[(&str, Option<Checks>)] = &[
     ("verify-ca", Some(Checks::Signer)),
     ("verify-full", Some(Checks::Host)),
 ];
+
+pub(super) const CAPTURES: &[(&str, Capture)] =
+    &[("auto", Capture::Auto), ("sql", Capture::Sql), ("extension", Capture::Extension)];
 
 pub(super) const WRITERS: &[(&str, Writers)] =
     &[("anywhere", Writers::Anywhere), ("through-consort", Writers::ThroughConsort)];

@@ -38,12 +38,34 @@ pub(crate) fn in_memory() -> &'static str {
     found.expect("there is one").name
 }
 
+/// Captures of write sets. Tests that concern them run for each; `make test` installs the extension.
+pub(crate) const CAPTURES: [&str; 2] = ["sql", "extension"];
+
+/// Runs a test for each capture.
+pub(crate) fn with_each_capture(test: impl Fn(&Peers)) {
+    for capture in CAPTURES {
+        println!("capture = {capture}");
+        test(&Peers::capturing(in_memory(), capture));
+    }
+}
+
 impl Peers {
     pub(crate) fn start(design: &str) -> Peers {
+        Peers::capturing(design, "sql")
+    }
+
+    /// Nodes that capture write sets so; each of them does.
+    pub(crate) fn capturing(design: &str, capture: &str) -> Peers {
         let ledger_dir = temporary("ledger");
         let servers = Scratch::with(Options { standbys: 0, peers: 3, ..Scratch::options() });
-        let lines = format!("design = \"{design}\"\nledger_dir = \"{}\"", ledger_dir.display());
-        Peers { serving: Serving::over(servers, &lines), ledger_dir }
+        let folder = ledger_dir.display();
+        let lines = format!("design = \"{design}\"\nledger_dir = \"{folder}\"\ncapture = \"{capture}\"");
+        let peers = Peers { serving: Serving::over(servers, &lines), ledger_dir };
+        let mut console = Client::connect(&peers.serving.url("postgres", "consort")).expect("the console");
+        for node in console.rows("SHOW NODES").expect("nodes") {
+            assert_eq!(node.get("capture"), Some(capture), "{:?} (make -C extension install)", node.get("why"));
+        }
+        peers
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {

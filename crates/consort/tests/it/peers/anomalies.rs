@@ -1,6 +1,6 @@
 //! First committer wins, as stories: two transactions at two nodes, of which one must not commit, or both may.
 
-use super::{Peers, in_memory, is_conflict};
+use super::{Peers, in_memory, is_conflict, with_each_capture};
 
 const TABLES: &str = "\
     CREATE EXTENSION btree_gist; \
@@ -124,81 +124,84 @@ const STORIES: &[(&str, &str, &str, bool)] = &[
 
 #[test]
 fn first_committer_wins_in_each_story() {
-    let peers = Peers::start(in_memory());
-    let [mut one, mut other] = peers.clients();
-    for sql in TABLES.split(';') {
-        one.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
-    }
-    for (name, first, second, conflicts) in STORIES {
-        peers.equal("SELECT count(*) FROM account");
-        one.rows(&format!("BEGIN; {first}")).unwrap_or_else(|trouble| panic!("{name}: {trouble:?}"));
-        other.rows("BEGIN").unwrap();
-        for sql in second.split("; ") {
-            other.rows(sql).unwrap_or_else(|trouble| panic!("{name}: {trouble:?}"));
+    with_each_capture(|peers| {
+        let [mut one, mut other] = peers.clients();
+        for sql in TABLES.split(';') {
+            one.rows(sql).unwrap_or_else(|trouble| panic!("{sql}: {trouble:?}"));
         }
-        one.rows("COMMIT").unwrap_or_else(|trouble| panic!("{name}: {trouble:?}"));
-        let ended = other.rows("COMMIT");
-        assert_eq!(is_conflict(&ended), *conflicts, "{name}: {ended:?}");
-        assert_eq!(ended.is_err(), *conflicts, "{name}: {ended:?}");
-    }
-    for table in ["account", "parent", "child", "booking", "keyless", "lower_name", "coloured"] {
-        peers.equal(&format!("SELECT t::text FROM {table} t ORDER BY 1"));
-    }
+        for (name, first, second, conflicts) in STORIES {
+            peers.equal("SELECT count(*) FROM account");
+            one.rows(&format!("BEGIN; {first}")).unwrap_or_else(|trouble| panic!("{name}: {trouble:?}"));
+            other.rows("BEGIN").unwrap();
+            for sql in second.split("; ") {
+                other.rows(sql).unwrap_or_else(|trouble| panic!("{name}: {trouble:?}"));
+            }
+            one.rows("COMMIT").unwrap_or_else(|trouble| panic!("{name}: {trouble:?}"));
+            let ended = other.rows("COMMIT");
+            assert_eq!(is_conflict(&ended), *conflicts, "{name}: {ended:?}");
+            assert_eq!(ended.is_err(), *conflicts, "{name}: {ended:?}");
+        }
+        for table in ["account", "parent", "child", "booking", "keyless", "lower_name", "coloured"] {
+            peers.equal(&format!("SELECT t::text FROM {table} t ORDER BY 1"));
+        }
+    });
 }
 
 /// A transaction that holds what a record needs hears of it before it commits, and its locks are gone.
 #[test]
 fn open_transaction_gives_way_to_a_certified_record() {
-    let peers = Peers::start(in_memory());
-    let [mut one, mut other] = peers.clients();
-    one.rows("CREATE TABLE t (id int PRIMARY KEY, v int)").unwrap();
-    one.rows("INSERT INTO t VALUES (1, 0)").unwrap();
-    peers.equal("SELECT * FROM t");
-    other.rows("BEGIN; UPDATE t SET v = 2 WHERE id = 1").unwrap();
-    one.rows("UPDATE t SET v = 1 WHERE id = 1").unwrap();
-    assert_eq!(peers.equal("SELECT v FROM t"), "[[Some(\"1\")]]");
-    assert!(is_conflict(&other.rows("SELECT 1")), "the session hears of it once");
-    assert_eq!(other.rows("SELECT 1").expect_err("failed").sqlstate.as_deref(), Some("25P02"));
-    other.rows("ROLLBACK").unwrap();
-    assert_eq!(other.number("SELECT v FROM t").unwrap(), 1);
-    other.rows("BEGIN; UPDATE t SET v = 2 WHERE id = 1; ").unwrap();
-    one.rows("UPDATE t SET v = 3 WHERE id = 1").unwrap();
-    peers.equal("SELECT v FROM t");
-    assert!(is_conflict(&other.rows("COMMIT")), "a COMMIT that does not commit says so");
-    assert_eq!(other.number("SELECT v FROM t").unwrap(), 3, "no transaction is open any more");
+    with_each_capture(|peers| {
+        let [mut one, mut other] = peers.clients();
+        one.rows("CREATE TABLE t (id int PRIMARY KEY, v int)").unwrap();
+        one.rows("INSERT INTO t VALUES (1, 0)").unwrap();
+        peers.equal("SELECT * FROM t");
+        other.rows("BEGIN; UPDATE t SET v = 2 WHERE id = 1").unwrap();
+        one.rows("UPDATE t SET v = 1 WHERE id = 1").unwrap();
+        assert_eq!(peers.equal("SELECT v FROM t"), "[[Some(\"1\")]]");
+        assert!(is_conflict(&other.rows("SELECT 1")), "the session hears of it once");
+        assert_eq!(other.rows("SELECT 1").expect_err("failed").sqlstate.as_deref(), Some("25P02"));
+        other.rows("ROLLBACK").unwrap();
+        assert_eq!(other.number("SELECT v FROM t").unwrap(), 1);
+        other.rows("BEGIN; UPDATE t SET v = 2 WHERE id = 1; ").unwrap();
+        one.rows("UPDATE t SET v = 3 WHERE id = 1").unwrap();
+        peers.equal("SELECT v FROM t");
+        assert!(is_conflict(&other.rows("COMMIT")), "a COMMIT that does not commit says so");
+        assert_eq!(other.number("SELECT v FROM t").unwrap(), 3, "no transaction is open any more");
+    });
 }
 
 /// A statement outside of a transaction is run again inside Consort; counters lose nothing.
 #[test]
 fn autocommit_conflicts_are_repeated_inside() {
-    let peers = Peers::start(in_memory());
-    let mut client = peers.client();
-    client.rows("CREATE TABLE counter (id int PRIMARY KEY, n int)").unwrap();
-    client.rows("INSERT INTO counter VALUES (1, 0)").unwrap();
-    client
-        .rows("CREATE FUNCTION up() RETURNS int LANGUAGE sql AS 'UPDATE counter SET n = n + 1 WHERE id = 1 RETURNING n'")
-        .unwrap();
-    peers.equal("SELECT * FROM counter");
-    let url = peers.url();
-    let threads: Vec<_> = (0..3)
-        .map(|at| {
-            let url = url.clone();
-            std::thread::spawn(move || {
-                let mut client = crate::load::Client::connect(&url).expect("a client");
-                let mut done = 0;
-                for _ in 0..15 {
-                    let sql =
-                        if at == 0 { "SELECT up()" } else { "UPDATE counter SET n = n + 1 WHERE id = 1" };
-                    match client.rows(sql) {
-                        Ok(_) => done += 1,
-                        failed => assert!(is_conflict(&failed), "{failed:?}"),
+    with_each_capture(|peers| {
+        let mut client = peers.client();
+        client.rows("CREATE TABLE counter (id int PRIMARY KEY, n int)").unwrap();
+        client.rows("INSERT INTO counter VALUES (1, 0)").unwrap();
+        client
+            .rows("CREATE FUNCTION up() RETURNS int LANGUAGE sql AS 'UPDATE counter SET n = n + 1 WHERE id = 1 RETURNING n'")
+            .unwrap();
+        peers.equal("SELECT * FROM counter");
+        let url = peers.url();
+        let threads: Vec<_> = (0..3)
+            .map(|at| {
+                let url = url.clone();
+                std::thread::spawn(move || {
+                    let mut client = crate::load::Client::connect(&url).expect("a client");
+                    let mut done = 0;
+                    for _ in 0..15 {
+                        let sql =
+                            if at == 0 { "SELECT up()" } else { "UPDATE counter SET n = n + 1 WHERE id = 1" };
+                        match client.rows(sql) {
+                            Ok(_) => done += 1,
+                            failed => assert!(is_conflict(&failed), "{failed:?}"),
+                        }
                     }
-                }
-                done
+                    done
+                })
             })
-        })
-        .collect();
-    let done: i64 = threads.into_iter().map(|thread| thread.join().expect("a client")).sum();
-    assert!(done > 30, "most are repeated with success: {done}");
-    assert_eq!(peers.equal("SELECT n FROM counter"), format!("[[Some(\"{done}\")]]"));
+            .collect();
+        let done: i64 = threads.into_iter().map(|thread| thread.join().expect("a client")).sum();
+        assert!(done > 30, "most are repeated with success: {done}");
+        assert_eq!(peers.equal("SELECT n FROM counter"), format!("[[Some(\"{done}\")]]"));
+    });
 }

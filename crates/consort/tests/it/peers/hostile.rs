@@ -1,6 +1,6 @@
 //! Objects of Consort at the nodes do not serve clients, and changes that would make nodes different are refused or carried.
 
-use super::{Peers, in_memory};
+use super::{Peers, in_memory, with_each_capture};
 use crate::fixture::eventually;
 use crate::load::Client;
 
@@ -12,52 +12,54 @@ fn refused(client: &mut Client, sql: &str, sqlstate: &str) {
 /// Functions, tables and settings of the schema have no effect for a role without rights.
 #[test]
 fn functions_and_settings_of_consort_serve_no_client() {
-    let peers = Peers::start(in_memory());
-    let mut owner = peers.client();
-    for sql in
-        ["CREATE ROLE mallory LOGIN", "CREATE TABLE t (id int PRIMARY KEY)", "GRANT ALL ON t TO mallory"]
-    {
-        owner.rows(sql).expect(sql);
-    }
-    peers.equal("SELECT count(*) FROM pg_roles WHERE rolname = 'mallory'");
-    let mut mallory = Client::connect(&peers.serving.url("mallory", "postgres")).expect("a log-in");
-    for sql in [
-        "SELECT value FROM consort.secret",
-        "INSERT INTO consort.permits (xact, running) VALUES (pg_current_xact_id(), true)",
-        "DELETE FROM consort.notes",
-        "SELECT consort.capture('guessed')",
-        "SELECT consort.certifies('guessed')",
-        "SELECT consort.renews('guessed')",
-        "SELECT set_config('session_preload_libraries', 'consort certifies', false)",
-        "SELECT consort.commit_at('guessed', '99')",
-        "SELECT consort.permit('guessed', 'postgres', '')",
-        "SELECT consort.run_as('postgres', '', 'DROP TABLE t')",
-        "SELECT consort.note_statement('guessed', 'DROP TABLE t', 'postgres', 'public')",
-        "SELECT consort.note_notify('guessed', 'DROP TABLE t')",
-        "SELECT consort.note_sequences('guessed')",
-        "SELECT consort.note_lock('guessed', ARRAY['t'::regclass::oid], false)",
-        "SELECT consort.gather(pg_current_xact_id())",
-        "SELECT consort.record_statement('DROP TABLE t', 'postgres', 'public')",
-        "SELECT consort.watch('t'::regclass)",
-        "SELECT consort.check_secret('guessed')",
-        "CREATE FUNCTION consort.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
-    ] {
-        refused(&mut mallory, sql, "42501");
-    }
-    mallory.rows("SELECT set_config('consort.certifies', 'on', false)").expect("a setting without effect");
-    mallory.rows("INSERT INTO t VALUES (1)").expect("an ordinary change");
-    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
-    becomes_no_other_role(&peers, &mut owner, &mut mallory);
-    // Behind Consort's back nothing commits that it would have to know of.
-    let node = &peers.cluster().nodes()[0];
-    let direct = node.query(
-        "postgres",
-        "SET consort.certifies = 'on'; SET consort.inside = 'on'; INSERT INTO t VALUES (2)",
-    );
-    assert!(direct.expect_err("refused").to_string().contains("was not certified"));
-    let direct = node.query("postgres", "SET consort.ddl = 'on'; CREATE TABLE hidden (a int)");
-    assert!(direct.expect_err("refused").to_string().contains("would not be certified"));
-    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+    with_each_capture(|peers| {
+        let mut owner = peers.client();
+        for sql in
+            ["CREATE ROLE mallory LOGIN", "CREATE TABLE t (id int PRIMARY KEY)", "GRANT ALL ON t TO mallory"]
+        {
+            owner.rows(sql).expect(sql);
+        }
+        peers.equal("SELECT count(*) FROM pg_roles WHERE rolname = 'mallory'");
+        let mut mallory = Client::connect(peers.serving.url("mallory", "postgres")).expect("a log-in");
+        for sql in [
+            "SELECT value FROM consort.secret",
+            "INSERT INTO consort.permits (xact, running) VALUES (pg_current_xact_id(), true)",
+            "DELETE FROM consort.notes",
+            "SELECT consort.capture('guessed')",
+            "SELECT consort.certifies('guessed')",
+            "SELECT consort.renews('guessed')",
+            "SELECT set_config('session_preload_libraries', 'consort certifies', false)",
+            "SELECT consort.commit_at('guessed', '99')",
+        "SELECT consort.spill()",
+            "SELECT consort.permit('guessed', 'postgres', '')",
+            "SELECT consort.run_as('postgres', '', 'DROP TABLE t')",
+            "SELECT consort.note_statement('guessed', 'DROP TABLE t', 'postgres', 'public')",
+            "SELECT consort.note_notify('guessed', 'DROP TABLE t')",
+            "SELECT consort.note_sequences('guessed')",
+            "SELECT consort.note_lock('guessed', ARRAY['t'::regclass::oid], false)",
+            "SELECT consort.gather(pg_current_xact_id())",
+            "SELECT consort.record_statement('DROP TABLE t', 'postgres', 'public')",
+            "SELECT consort.watch('t'::regclass)",
+            "SELECT consort.check_secret('guessed')",
+            "CREATE FUNCTION consort.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        ] {
+            refused(&mut mallory, sql, "42501");
+        }
+        mallory.rows("SELECT set_config('consort.certifies', 'on', false)").expect("a setting without effect");
+        mallory.rows("INSERT INTO t VALUES (1)").expect("an ordinary change");
+        assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+        becomes_no_other_role(peers, &mut owner, &mut mallory);
+        // Behind Consort's back nothing commits that it would have to know of.
+        let node = peers.cluster().nodes()[0];
+        let direct = node.query(
+            "postgres",
+            "SET consort.certifies = 'on'; SET consort.inside = 'on'; INSERT INTO t VALUES (2)",
+        );
+        assert!(direct.expect_err("refused").to_string().contains("was not certified"));
+        let direct = node.query("postgres", "SET consort.ddl = 'on'; CREATE TABLE hidden (a int)");
+        assert!(direct.expect_err("refused").to_string().contains("would not be certified"));
+        assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+    });
 }
 
 /// Code that a command calls runs once, and at no node as another role than the client's.
@@ -88,19 +90,20 @@ fn becomes_no_other_role(peers: &Peers, owner: &mut Client, mallory: &mut Client
 /// The owner of a table cannot take the capture away from it.
 #[test]
 fn capture_of_a_table_cannot_be_removed() {
-    let peers = Peers::start(in_memory());
-    let mut client = peers.client();
-    client.rows("CREATE TABLE t (id int PRIMARY KEY)").expect("a table");
-    refused(&mut client, "DROP TRIGGER consort_notes ON t", "42501");
-    refused(&mut client, "ALTER TRIGGER consort_notes ON t RENAME TO other", "42501");
-    refused(&mut client, "DROP TABLE consort.notes CASCADE", "42501");
-    refused(&mut client, "CREATE UNLOGGED TABLE u (id int)", "0A000");
-    refused(&mut client, "ALTER TABLE t SET UNLOGGED", "0A000");
-    client.rows("ALTER TABLE t DISABLE TRIGGER ALL").expect("a command");
-    client.rows("INSERT INTO t VALUES (1)").expect("a row");
-    client.rows("ALTER TABLE t DISABLE TRIGGER consort_notes").expect("a command");
-    client.rows("INSERT INTO t VALUES (2)").expect("a row");
-    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"2\")]]");
+    with_each_capture(|peers| {
+        let mut client = peers.client();
+        client.rows("CREATE TABLE t (id int PRIMARY KEY)").expect("a table");
+        refused(&mut client, "DROP TRIGGER consort_notes ON t", "42501");
+        refused(&mut client, "ALTER TRIGGER consort_notes ON t RENAME TO other", "42501");
+        refused(&mut client, "DROP TABLE consort.notes CASCADE", "42501");
+        refused(&mut client, "CREATE UNLOGGED TABLE u (id int)", "0A000");
+        refused(&mut client, "ALTER TABLE t SET UNLOGGED", "0A000");
+        client.rows("ALTER TABLE t DISABLE TRIGGER ALL").expect("a command");
+        client.rows("INSERT INTO t VALUES (1)").expect("a row");
+        client.rows("ALTER TABLE t DISABLE TRIGGER consort_notes").expect("a command");
+        client.rows("INSERT INTO t VALUES (2)").expect("a row");
+        assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"2\")]]");
+    });
 }
 
 /// Nodes give values of their own, also after a sequence was set, restarted, or given another increment.
@@ -140,29 +143,30 @@ fn values_of_sequences_are_distinct_whatever_is_done_to_them() {
 /// Equal keys with other texts are found: of two transactions one commits.
 #[test]
 fn equal_keys_with_other_texts_conflict() {
-    let peers = Peers::start(in_memory());
-    let mut clients = peers.clients::<2>();
-    for sql in [
-        "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
-        "CREATE TABLE named (name text COLLATE ci PRIMARY KEY)",
-        "CREATE TABLE ranged (r numrange PRIMARY KEY)",
-    ] {
-        clients[0].rows(sql).expect(sql);
-    }
-    peers.equal("SELECT count(*) FROM named");
-    for (one, other) in [
-        ("INSERT INTO named VALUES ('ann')", "INSERT INTO named VALUES ('ANN')"),
-        ("INSERT INTO ranged VALUES ('[1.0,2)')", "INSERT INTO ranged VALUES ('[1.00,2)')"),
-    ] {
-        for (client, sql) in clients.iter_mut().zip([one, other]) {
-            client.rows("BEGIN").expect("a block");
-            client.rows(sql).expect(sql);
+    with_each_capture(|peers| {
+        let mut clients = peers.clients::<2>();
+        for sql in [
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+            "CREATE TABLE named (name text COLLATE ci PRIMARY KEY)",
+            "CREATE TABLE ranged (r numrange PRIMARY KEY)",
+        ] {
+            clients[0].rows(sql).expect(sql);
         }
-        clients[0].rows("COMMIT").expect("the first one");
-        refused(&mut clients[1], "COMMIT", "40001");
-        clients[1].rows("ROLLBACK").expect("the end");
-    }
-    peers.equal("SELECT (SELECT count(*) FROM named), (SELECT count(*) FROM ranged)");
+        peers.equal("SELECT count(*) FROM named");
+        for (one, other) in [
+            ("INSERT INTO named VALUES ('ann')", "INSERT INTO named VALUES ('ANN')"),
+            ("INSERT INTO ranged VALUES ('[1.0,2)')", "INSERT INTO ranged VALUES ('[1.00,2)')"),
+        ] {
+            for (client, sql) in clients.iter_mut().zip([one, other]) {
+                client.rows("BEGIN").expect("a block");
+                client.rows(sql).expect(sql);
+            }
+            clients[0].rows("COMMIT").expect("the first one");
+            refused(&mut clients[1], "COMMIT", "40001");
+            clients[1].rows("ROLLBACK").expect("the end");
+        }
+        peers.equal("SELECT (SELECT count(*) FROM named), (SELECT count(*) FROM ranged)");
+    });
 }
 
 /// A node whose rows are others than those of the node that changes them stops, says why, and takes no sessions.
@@ -194,44 +198,46 @@ fn node_with_other_rows_leaves() {
 /// Commands in functions are refused whatever came before, and writes of a COMMIT itself are on no node or on all.
 #[test]
 fn writes_that_no_capture_sees_are_refused() {
-    let peers = Peers::start(in_memory());
-    let mut client = peers.client();
-    for sql in [
-        "CREATE TABLE t (id int PRIMARY KEY)",
-        "CREATE FUNCTION makes() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CREATE TABLE made (id int); RETURN 1; END $$",
-        "CREATE FUNCTION adds(id int) RETURNS int LANGUAGE sql AS 'INSERT INTO t VALUES (id) RETURNING id'",
-    ] {
-        client.rows(sql).expect(sql);
-    }
-    for before in ["CREATE TEMP TABLE tt (i int)", "DROP TABLE IF EXISTS nothing", "REINDEX TABLE t"] {
+    with_each_capture(|peers| {
+        let mut client = peers.client();
+        for sql in [
+            "CREATE TABLE t (id int PRIMARY KEY)",
+            "CREATE FUNCTION makes() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CREATE TABLE made (id int); RETURN 1; END $$",
+            "CREATE FUNCTION adds(id int) RETURNS int LANGUAGE sql AS 'INSERT INTO t VALUES (id) RETURNING id'",
+        ] {
+            client.rows(sql).expect(sql);
+        }
+        for before in ["CREATE TEMP TABLE tt (i int)", "DROP TABLE IF EXISTS nothing", "REINDEX TABLE t"] {
+            client.rows("BEGIN").expect("a block");
+            client.rows(before).expect(before);
+            refused(&mut client, "SELECT makes()", "0A000");
+            client.rows("ROLLBACK").expect("the end");
+        }
         client.rows("BEGIN").expect("a block");
-        client.rows(before).expect(before);
-        refused(&mut client, "SELECT makes()", "0A000");
-        client.rows("ROLLBACK").expect("the end");
-    }
-    client.rows("BEGIN").expect("a block");
-    client.rows("INSERT INTO t VALUES (1)").expect("a row");
-    client.rows("DECLARE c CURSOR WITH HOLD FOR SELECT adds(2)").expect("a cursor");
-    let _ = client.rows("COMMIT");
-    peers.equal("SELECT string_agg(id::text, ' ') FROM t");
-    refused(&mut client, "EXPLAIN ANALYZE CREATE TABLE e AS SELECT 1", "0A000");
-    // Errors tell no parameters of Consort's own commands.
-    client.rows("SET log_parameter_max_length_on_error = -1").expect("a setting");
-    client.rows("BEGIN READ ONLY").expect("a block");
-    let trouble = client.rows("NOTIFY x").expect_err("read-only");
-    assert!(!format!("{trouble:?}").contains("parameters:"), "{trouble:?}");
+        client.rows("INSERT INTO t VALUES (1)").expect("a row");
+        client.rows("DECLARE c CURSOR WITH HOLD FOR SELECT adds(2)").expect("a cursor");
+        let _ = client.rows("COMMIT");
+        peers.equal("SELECT string_agg(id::text, ' ') FROM t");
+        refused(&mut client, "EXPLAIN ANALYZE CREATE TABLE e AS SELECT 1", "0A000");
+        // Errors tell no parameters of Consort's own commands.
+        client.rows("SET log_parameter_max_length_on_error = -1").expect("a setting");
+        client.rows("BEGIN READ ONLY").expect("a block");
+        let trouble = client.rows("NOTIFY x").expect_err("read-only");
+        assert!(!format!("{trouble:?}").contains("parameters:"), "{trouble:?}");
+    });
 }
 
 /// COPY may follow a change in one text, and a session hears its own notifications.
 #[test]
 fn psql_copies_behind_a_change_and_hears_itself() {
-    let peers = Peers::start(in_memory());
-    let url = peers.url();
-    crate::fixture::psql(&url, "CREATE TABLE t (id int PRIMARY KEY)").worked();
-    let (worked, said) =
-        super::write_sets::by_psql_command(&url, &["DELETE FROM t; COPY t FROM STDIN"], "1\n2\n");
-    assert!(worked, "{said}");
-    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"2\")]]");
-    let (worked, said) = super::write_sets::by_psql_command(&url, &["LISTEN c", "NOTIFY c", "SELECT 1"], "");
-    assert!(worked && said.contains("notification \"c\""), "{said}");
+    with_each_capture(|peers| {
+        let url = peers.url();
+        crate::fixture::psql(&url, "CREATE TABLE t (id int PRIMARY KEY)").worked();
+        let (worked, said) =
+            super::write_sets::by_psql_command(&url, &["DELETE FROM t; COPY t FROM STDIN"], "1\n2\n");
+        assert!(worked, "{said}");
+        assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"2\")]]");
+        let (worked, said) = super::write_sets::by_psql_command(&url, &["LISTEN c", "NOTIFY c", "SELECT 1"], "");
+        assert!(worked && said.contains("notification \"c\""), "{said}");
+    });
 }

@@ -1,25 +1,26 @@
 //! Requests that pipelines of drivers send, on one stage.
 
-use super::{Peers, in_memory};
+use super::{Peers, in_memory, with_each_capture};
 use crate::barriers::{Raw, batch, frame};
 use crate::load::Client;
 
 /// BEGIN, a change and COMMIT under the unnamed statement, in one batch or in two, do what they say.
 #[test]
 fn pipelines_of_drivers_do_what_they_say() {
-    let peers = Peers::start(in_memory());
-    let mut client = peers.client();
-    client.rows("CREATE TABLE t (id int PRIMARY KEY)").expect("a table");
-    let mut raw = Raw::connect(peers.serving.port);
-    assert_eq!(raw.answer(&batch(&["BEGIN", "INSERT INTO t VALUES (1)", "COMMIT"], false)), None);
-    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
-    assert_eq!(raw.answer(&batch(&["BEGIN", "INSERT INTO t VALUES (2)"], false)), None);
-    assert_eq!(count(&mut client), 1, "the block is still open");
-    assert_eq!(raw.answer(&batch(&["ROLLBACK"], false)), None);
-    assert_eq!(raw.answer(&batch(&["INSERT INTO t VALUES (3)", "INSERT INTO t VALUES (4)"], false)), None);
-    assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"3\")]]");
-    parse_in_a_fresh_block(&peers, &mut client, &mut raw);
-    copy_by_extended_protocol(&peers, &mut raw);
+    with_each_capture(|peers| {
+        let mut client = peers.client();
+        client.rows("CREATE TABLE t (id int PRIMARY KEY)").expect("a table");
+        let mut raw = Raw::connect(peers.serving.port);
+        assert_eq!(raw.answer(&batch(&["BEGIN", "INSERT INTO t VALUES (1)", "COMMIT"], false)), None);
+        assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
+        assert_eq!(raw.answer(&batch(&["BEGIN", "INSERT INTO t VALUES (2)"], false)), None);
+        assert_eq!(count(&mut client), 1, "the block is still open");
+        assert_eq!(raw.answer(&batch(&["ROLLBACK"], false)), None);
+        assert_eq!(raw.answer(&batch(&["INSERT INTO t VALUES (3)", "INSERT INTO t VALUES (4)"], false)), None);
+        assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"3\")]]");
+        parse_in_a_fresh_block(peers, &mut client, &mut raw);
+        copy_by_extended_protocol(peers, &mut raw);
+    });
 }
 
 fn count(client: &mut Client) -> i64 {

@@ -1,6 +1,6 @@
 //! Roles that mean harm: what they leave in a session or in a table serves them neither there nor at other nodes.
 
-use super::{Peers, in_memory};
+use super::{Peers, in_memory, with_each_capture};
 use crate::fixture::psql;
 use crate::load::Client;
 
@@ -56,48 +56,50 @@ fn replaced_prepared_statements_serve_no_commit() {
 /// The text of each answer's log lines is for the log: plans there show the parameters of Consort's own commands.
 #[test]
 fn plans_of_own_commands_reach_no_client() {
-    let peers = Peers::start(in_memory());
-    let url = peers.url();
-    psql(&url, "CREATE TABLE t (id int PRIMARY KEY)").worked();
-    let text =
-        "SET debug_print_plan = on; SET client_min_messages = log; BEGIN; INSERT INTO t VALUES (1); COMMIT";
-    let said = psql(&url, text).err;
-    assert!(said.contains("PLANNEDSTMT"), "the client's own plans");
-    assert!(!said.contains("aliasname secret"), "a plan of Consort's own");
+    with_each_capture(|peers| {
+        let url = peers.url();
+        psql(&url, "CREATE TABLE t (id int PRIMARY KEY)").worked();
+        let text =
+            "SET debug_print_plan = on; SET client_min_messages = log; BEGIN; INSERT INTO t VALUES (1); COMMIT";
+        let said = psql(&url, text).err;
+        assert!(said.contains("PLANNEDSTMT"), "the client's own plans");
+        assert!(!said.contains("aliasname secret"), "a plan of Consort's own");
+    });
 }
 
 /// A session that has had its constraints checked commits through Consort all the same, and what the COMMIT itself still
 /// writes is on no node or on all.
 #[test]
 fn early_check_of_constraints_permits_no_commit() {
-    let peers = Peers::start(in_memory());
-    let mut mallory = mallory(&peers);
-    for sql in [
-        "CREATE TABLE own.t (id int PRIMARY KEY)",
-        "CREATE TABLE own.token (name text, value text)",
-        "CREATE FUNCTION own.steals() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-           PERFORM set_config('own.token', current_setting('consort.certifies', true), false); RETURN NULL; END $$",
-        "CREATE FUNCTION own.late() RETURNS int LANGUAGE plpgsql AS $$ BEGIN \
-           PERFORM set_config('consort.certifies', current_setting('own.token', true), true); \
-           INSERT INTO own.t VALUES (99); RETURN 1; END $$",
-        "CREATE CONSTRAINT TRIGGER steals AFTER INSERT ON own.t DEFERRABLE INITIALLY DEFERRED \
-           FOR EACH ROW EXECUTE FUNCTION own.steals()",
-    ] {
-        mallory.rows(sql).expect(sql);
-    }
-    for check in ["SET CONSTRAINTS ALL IMMEDIATE", "SELECT 1"] {
-        let id = if check == "SELECT 1" { 1 } else { 2 };
+    with_each_capture(|peers| {
+        let mut mallory = mallory(peers);
         for sql in [
-            "BEGIN",
-            &format!("INSERT INTO own.t VALUES ({id})"),
-            check,
-            "DECLARE c CURSOR WITH HOLD FOR SELECT own.late()",
+            "CREATE TABLE own.t (id int PRIMARY KEY)",
+            "CREATE TABLE own.token (name text, value text)",
+            "CREATE FUNCTION own.steals() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+               PERFORM set_config('own.token', current_setting('consort.certifies', true), false); RETURN NULL; END $$",
+            "CREATE FUNCTION own.late() RETURNS int LANGUAGE plpgsql AS $$ BEGIN \
+               PERFORM set_config('consort.certifies', current_setting('own.token', true), true); \
+               INSERT INTO own.t VALUES (99); RETURN 1; END $$",
+            "CREATE CONSTRAINT TRIGGER steals AFTER INSERT ON own.t DEFERRABLE INITIALLY DEFERRED \
+               FOR EACH ROW EXECUTE FUNCTION own.steals()",
         ] {
             mallory.rows(sql).expect(sql);
         }
-        let _ = mallory.rows("COMMIT");
-        peers.equal("SELECT string_agg(id::text, ' ' ORDER BY id) FROM own.t");
-    }
+        for check in ["SET CONSTRAINTS ALL IMMEDIATE", "SELECT 1"] {
+            let id = if check == "SELECT 1" { 1 } else { 2 };
+            for sql in [
+                "BEGIN",
+                &format!("INSERT INTO own.t VALUES ({id})"),
+                check,
+                "DECLARE c CURSOR WITH HOLD FOR SELECT own.late()",
+            ] {
+                mallory.rows(sql).expect(sql);
+            }
+            let _ = mallory.rows("COMMIT");
+            peers.equal("SELECT string_agg(id::text, ' ' ORDER BY id) FROM own.t");
+        }
+    });
 }
 
 /// Functions that try whatever leads to the rights of an applier, and say as whom they run.
@@ -193,40 +195,41 @@ const CHANGES: &[&str] = &[
 /// Code that rows of a table call runs as the table's owner, also at the nodes that apply them.
 #[test]
 fn code_of_a_table_runs_as_its_owner_everywhere() {
-    let peers = Peers::start(in_memory());
-    let mut mallory = mallory(&peers);
-    for sql in CODE {
-        mallory.rows(sql).expect(sql);
-    }
-    mallory.rows("CREATE TABLE own.direct (id int PRIMARY KEY, v int)").expect("a table");
-    mallory.rows("INSERT INTO own.direct VALUES (1, 0)").expect("a row");
-    for table in CODED {
-        for sql in *table {
+    with_each_capture(|peers| {
+        let mut mallory = mallory(peers);
+        for sql in CODE {
             mallory.rows(sql).expect(sql);
         }
-        for change in CHANGES {
-            let value = |n: u8| match table[0] {
-                ddl if ddl.contains("own.c") => format!("ROW({n})::own.c"),
-                ddl if ddl.contains("own.d[]") => format!("ARRAY[{n}]"),
-                ddl if ddl.contains("own.e") => format!("'{n}'"),
-                _ => n.to_string(),
-            };
-            let sql = (1..=3).fold((*change).to_owned(), |sql, n| sql.replace(&format!("%{n}"), &value(n)));
-            mallory.rows(&sql).unwrap_or_else(|trouble| panic!("{table:?}: {sql}: {}", trouble.text));
+        mallory.rows("CREATE TABLE own.direct (id int PRIMARY KEY, v int)").expect("a table");
+        mallory.rows("INSERT INTO own.direct VALUES (1, 0)").expect("a row");
+        for table in CODED {
+            for sql in *table {
+                mallory.rows(sql).expect(sql);
+            }
+            for change in CHANGES {
+                let value = |n: u8| match table[0] {
+                    ddl if ddl.contains("own.c") => format!("ROW({n})::own.c"),
+                    ddl if ddl.contains("own.d[]") => format!("ARRAY[{n}]"),
+                    ddl if ddl.contains("own.e") => format!("'{n}'"),
+                    _ => n.to_string(),
+                };
+                let sql = (1..=3).fold((*change).to_owned(), |sql, n| sql.replace(&format!("%{n}"), &value(n)));
+                mallory.rows(&sql).unwrap_or_else(|trouble| panic!("{table:?}: {sql}: {}", trouble.text));
+            }
+            let roles = "SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'), \
+                (SELECT count(*) FROM pg_class WHERE relname = 'hidden'), (SELECT is_called FROM own.as_other), \
+                (SELECT is_called FROM own.as_owner), (SELECT count(*) FROM own.t)";
+            let expected = "[[Some(\"f\"), Some(\"0\"), Some(\"f\"), Some(\"t\"), Some(\"1\")]]";
+            assert_eq!(peers.equal(&format!("{roles} /* {table:?} */")), expected, "{table:?}");
+            mallory.rows("DROP TABLE IF EXISTS own.t, own.parent").expect("a command");
         }
-        let roles = "SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'), \
-            (SELECT count(*) FROM pg_class WHERE relname = 'hidden'), (SELECT is_called FROM own.as_other), \
-            (SELECT is_called FROM own.as_owner), (SELECT count(*) FROM own.t)";
-        let expected = "[[Some(\"f\"), Some(\"0\"), Some(\"f\"), Some(\"t\"), Some(\"1\")]]";
-        assert_eq!(peers.equal(&format!("{roles} /* {table:?} */")), expected, "{table:?}");
-        mallory.rows("DROP TABLE IF EXISTS own.t, own.parent").expect("a command");
-    }
-    // No role owns what the appliers have made.
-    let mut owner = peers.client();
-    for sql in ["DROP SCHEMA own CASCADE", "DROP ROLE mallory"] {
-        owner.rows(sql).expect(sql);
-    }
-    assert_eq!(peers.equal("SELECT count(*) FROM pg_roles WHERE rolname = 'mallory'"), "[[Some(\"0\")]]");
+        // No role owns what the appliers have made.
+        let mut owner = peers.client();
+        for sql in ["DROP SCHEMA own CASCADE", "DROP ROLE mallory"] {
+            owner.rows(sql).expect(sql);
+        }
+        assert_eq!(peers.equal("SELECT count(*) FROM pg_roles WHERE rolname = 'mallory'"), "[[Some(\"0\")]]");
+    });
 }
 
 /// Tables that appliers could not change as their owners are refused.

@@ -1,7 +1,7 @@
 //! Workloads of specifications, small, through nodes that all take writes: the workload checks the rules of its tables, and
 //! each node has the same rows.
 
-use super::{Peers, in_memory};
+use super::{Peers, in_memory, with_each_capture};
 use crate::fixture::load;
 
 /// Workloads with their options, and the tables that they leave.
@@ -29,15 +29,16 @@ const WORKLOADS: [(&[&str], &[&str]); 3] = [
 
 #[test]
 fn workloads_keep_their_rules_at_every_node() {
-    let peers = Peers::start(in_memory());
-    let url = peers.url();
-    for (workload, tables) in WORKLOADS {
-        let how = ["--url", &url, "--clients", "6", "--time", "3s", "--retries", "1000"];
-        let said = load(&[workload, &how].concat());
-        assert!(!said.is_empty());
-        for table in tables {
-            let rows = format!("SELECT count(*), sum(hashtextextended(t::text, 0)) FROM {table} t");
-            assert!(!peers.equal(&rows).contains("\"0\""), "{table} has rows");
+    with_each_capture(|peers| {
+        let url = peers.url();
+        for (workload, tables) in WORKLOADS {
+            let how = ["--url", &url, "--clients", "6", "--time", "3s", "--retries", "1000"];
+            let said = load(&[workload, &how].concat());
+            assert!(!said.is_empty());
+            for table in tables {
+                let rows = format!("SELECT count(*), sum(hashtextextended(t::text, 0)) FROM {table} t");
+                assert!(!peers.equal(&rows).contains("\"0\""), "{table} has rows");
+            }
         }
-    }
+    });
 }

@@ -1,6 +1,6 @@
 //! Each kind of change is at every node afterwards: the conformance list of the capture.
 
-use super::{Peers, in_memory};
+use super::{Peers, in_memory, with_each_capture};
 use crate::fixture::run;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -47,18 +47,19 @@ pub(super) fn by_psql_command(url: &str, texts: &[&str], input: &str) -> (bool, 
 
 #[test]
 fn write_set_of_each_kind_reaches_every_node() {
-    let peers = Peers::start(in_memory());
-    let url = peers.url();
-    let (mut last, mut failed) = (String::new(), Vec::new());
-    for text in LIST.split("\n--\n").filter(|text| !text.trim().is_empty()) {
-        let (worked, said) = by_psql(&url, text);
-        let now = peers.equal(EVERYTHING);
-        if !worked || now == last {
-            failed.push(format!("{text}\n{said}"));
+    with_each_capture(|peers| {
+        let url = peers.url();
+        let (mut last, mut failed) = (String::new(), Vec::new());
+        for text in LIST.split("\n--\n").filter(|text| !text.trim().is_empty()) {
+            let (worked, said) = by_psql(&url, text);
+            let now = peers.equal(EVERYTHING);
+            if !worked || now == last {
+                failed.push(format!("{text}\n{said}"));
+            }
+            last = now;
         }
-        last = now;
-    }
-    assert!(failed.is_empty(), "failed, or without effect:\n{}", failed.join("\n"));
+        assert!(failed.is_empty(), "failed, or without effect:\n{}", failed.join("\n"));
+    });
 }
 
 /// A load of pgbench's own, from its initialization on: the sums are those of its history, at every node.

@@ -182,3 +182,32 @@ SET check_function_bodies = false; CREATE FUNCTION too_early() RETURNS bigint LA
 --
 CREATE SEQUENCE tiny MINVALUE 0 MAXVALUE 1 CYCLE; CREATE SEQUENCE small AS smallint MAXVALUE 10; SELECT setval('small', 10); CREATE TABLE after_tiny (id serial PRIMARY KEY);
 INSERT INTO after_tiny DEFAULT VALUES; SELECT setval('after_tiny_id_seq', 50); INSERT INTO after_tiny DEFAULT VALUES;
+--
+CREATE TABLE keywords ("begin" int PRIMARY KEY, "by" text UNIQUE, "if" int REFERENCES keywords DEFERRABLE, "loop" numeric); INSERT INTO keywords VALUES (1, 'a', 1, 1.0), (2, NULL, NULL, 'NaN');
+UPDATE keywords SET "by" = 'b', "if" = 2 WHERE "begin" = 1;
+--
+CREATE TABLE wide_parent (id bigint PRIMARY KEY, name varchar(20) UNIQUE); CREATE TABLE narrow_child (id smallint PRIMARY KEY, p int REFERENCES wide_parent, n text REFERENCES wide_parent (name) ON UPDATE CASCADE);
+INSERT INTO wide_parent VALUES (1, 'one'), (2, 'two'); INSERT INTO narrow_child VALUES (1, 1, 'one'), (2, NULL, 'two'); UPDATE wide_parent SET name = 'uno' WHERE id = 1;
+--
+CREATE TABLE padded (b bool, c char(6), i inet, PRIMARY KEY (b, c, i)); INSERT INTO padded VALUES (true, 'ab', '10.0.0.1'), (false, '', '::1/64');
+BEGIN; UPDATE padded SET i = '10.0.0.2' WHERE b; UPDATE padded SET c = 'cd' WHERE b; DELETE FROM padded WHERE NOT b; COMMIT;
+--
+CREATE TABLE by_lower (id int PRIMARY KEY, v text); CREATE UNIQUE INDEX ON by_lower (lower(v)); CREATE UNIQUE INDEX ON by_lower (v) WHERE id > 1;
+BEGIN; INSERT INTO by_lower VALUES (1, 'A'), (2, 'B'); INSERT INTO keywords VALUES (3, 'with it', NULL, 0); COMMIT;
+--
+CREATE TABLE full_identity (a int, b text); ALTER TABLE full_identity REPLICA IDENTITY FULL; INSERT INTO full_identity VALUES (1, 'x'), (1, 'x'), (2, NULL);
+BEGIN; UPDATE full_identity SET b = 'y' WHERE a = 1; DELETE FROM full_identity WHERE b IS NULL; COMMIT;
+--
+BEGIN; INSERT INTO late VALUES (600); SAVEPOINT a; INSERT INTO late VALUES (601); SAVEPOINT b; INSERT INTO late VALUES (602); RELEASE b; ROLLBACK TO a; INSERT INTO late VALUES (603); RELEASE a;
+SAVEPOINT c; TRUNCATE keywords CASCADE; ROLLBACK TO c; COMMIT;
+--
+BEGIN; INSERT INTO late VALUES (610); SAVEPOINT a; ALTER TABLE late ADD COLUMN gone int; INSERT INTO late VALUES (611, 1); ROLLBACK TO a; INSERT INTO late VALUES (612); COMMIT;
+--
+BEGIN; INSERT INTO late VALUES (620); ALTER TABLE late ADD COLUMN stays int DEFAULT 4; INSERT INTO late VALUES (621, 5); UPDATE late SET stays = 6 WHERE id = 620; COMMIT;
+--
+BEGIN; INSERT INTO late SELECT n FROM generate_series(10000, 15000) n; UPDATE late SET stays = 1 WHERE id = 10000; DELETE FROM late WHERE id > 10010; COMMIT;
+--
+CREATE TABLE large (id int PRIMARY KEY, t text); INSERT INTO large VALUES (1, repeat('x', 3000000)), (2, repeat(E'\\"\n', 100000));
+UPDATE large SET t = t || 'y' WHERE id = 1;
+--
+CREATE TABLE excluding (id int PRIMARY KEY, r int4range, EXCLUDE USING gist (r WITH &&)); INSERT INTO excluding VALUES (1, '[1,5)'); UPDATE excluding SET r = '[7,9)';
