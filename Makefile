@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all fuzz drivers suites regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
+.PHONY: help demo test check test-all fuzz drivers suites extension regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -17,7 +17,7 @@ test: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 # They wait for servers more than they compute.
 test: export RUST_TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell expr 2 \* $$(nproc)))
 test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (25 to 40 minutes on two cores, the build included)
-	@scripts/prerequisites.sh rust build server pgbouncer redis fonts
+	@scripts/prerequisites.sh rust build server pgbouncer redis fonts extension
 	$(CARGO) test --workspace --locked --exclude tidy
 
 check: ## formatting, lints, documentation, laws of the code, licences of the dependencies
@@ -34,6 +34,7 @@ test-all: check ## check, then test with more seeds, drivers and their own suite
 	@SIM_SEEDS=25000 LEAK_SEEDS=100000 CORPUS_SHARE=1 $(MAKE) test
 	@$(MAKE) drivers
 	@$(MAKE) suites
+	@$(MAKE) extension
 	@$(MAKE) regress
 	@$(MAKE) shadow
 	@$(MAKE) experiments
@@ -57,6 +58,10 @@ suites: ## the own tests of pgx, tokio-postgres and Django at a plain server and
 	$(CARGO) build --release --locked -p consort
 	suites/driver_suites.sh $(SUITES)
 	$(if $(SUITES),,suites/django.sh)
+
+extension: ## make installcheck of the PostgreSQL extension, on a server of its own: extension/README.md
+	@scripts/prerequisites.sh server extension
+	scripts/extension.sh
 
 regress: ## PostgreSQL's own regress suite through Consort; REGRESS="--only plain" and other options: suites/regress.sh
 	@scripts/prerequisites.sh rust build server headers

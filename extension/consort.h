@@ -84,9 +84,10 @@ extern char *text_of(TablePlan *plan, int column, Datum value);
 
 /* row_notes.c */
 extern void register_row_notes(void);
+extern void check_secret(text *said);
+extern int64 text_to_version(text *version);
 
 /* commit_order.c */
 extern void register_commit_order(void);
-extern void order_commit(int64 version);
 
 #endif

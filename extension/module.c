@@ -10,6 +10,7 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
-	register_row_notes();
+	/* The last one that is registered is called first: notes are checked before a turn is waited for. */
 	register_commit_order();
+	register_row_notes();
 }

@@ -564,7 +564,7 @@ consort_note_table_use(PG_FUNCTION_ARGS)
 /* -------------------------------------------------------------------------------------------------- Consort's calls */
 
 /* Refuses callers that do not know the secret of the process that commits at this node now. */
-static void
+void
 check_secret(text *said)
 {
 	Oid			schema = get_namespace_oid("consort", false);
@@ -590,6 +590,12 @@ check_secret(text *said)
 	if (!is_known)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("this function is for Consort alone")));
+}
+
+int64
+text_to_version(text *version)
+{
+	return DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(text_to_cstring(version))));
 }
 
 /* Rights and settings of a client, to return to. */
@@ -755,11 +761,11 @@ consort_commit_at(PG_FUNCTION_ARGS)
 	static SPIPlanPtr delete = NULL;
 	Oid			types[] = {INT8OID};
 	Datum		values[1];
-	int64		version;
 	Client		client;
+	int64		version;
 
 	check_secret(PG_GETARG_TEXT_PP(0));
-	version = DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(text_to_cstring(PG_GETARG_TEXT_PP(1)))));
+	version = text_to_version(PG_GETARG_TEXT_PP(1));
 	values[0] = Int64GetDatum(version);
 	client = begin_statements();
 	if (open_transaction.uses_tables)
@@ -767,6 +773,5 @@ consort_commit_at(PG_FUNCTION_ARGS)
 				 SPI_OK_DELETE);
 	run_kept(&insert, "INSERT INTO consort.version VALUES ($1)", 1, types, values, SPI_OK_INSERT);
 	end_statements(client);
-	order_commit(version);
 	PG_RETURN_VOID();
 }

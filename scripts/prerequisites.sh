@@ -4,7 +4,8 @@
 #   rust       cargo and rustc, at least the version that Cargo.toml requires
 #   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
-#   headers    headers for compiling PostgreSQL's own tests
+#   headers    headers for compiling PostgreSQL's own tests and Consort's extension
+#   extension  Consort's extension for PostgreSQL, built from extension/ and installed in the server's folders
 #   pgbouncer  PgBouncer, for comparison in benchmarks and some tests
 #   pgpool     Pgpool-II, for comparison in an experiment
 #   java       Java 17 and Maven, for Cassandra's jars (scripts/cassandra.sh)
@@ -24,7 +25,7 @@ wanted_rust=
 while read -r key equals value; do
     if [ "$key $equals" = "rust-version =" ]; then wanted_rust=${value//\"/}; fi
 done <Cargo.toml
-missing=()
+missing=() wants_extension=
 # Prerequisites without a package: a sentence each, and the command to run.
 notes=() lines=()
 
@@ -104,6 +105,31 @@ headers() {
     missing+=("$package")
 }
 
+# Built after the packages are installed; see install_extension.
+extension() {
+    headers
+    wants_extension=1
+}
+
+# Builds the extension, and installs it if the server has another one.
+install_extension() {
+    local config=/usr/lib/postgresql/$supported/bin/pg_config file folder
+    make -s -C extension PG_CONFIG="$config" >/dev/null
+    folder=$("$config" --sharedir)/extension
+    for file in extension/consort.control extension/consort--*.sql; do
+        cmp -s "$file" "$folder/${file#extension/}" || { install_files "$config"; return; }
+    done
+    cmp -s extension/consort.so "$("$config" --pkglibdir)/consort.so" || install_files "$config"
+}
+
+install_files() {
+    if [ "$EUID" -ne 0 ]; then
+        lacks "Consort's extension in PostgreSQL's folders" "sudo make -C extension install PG_CONFIG=$1"
+        list
+    fi
+    make -s -C extension install PG_CONFIG="$1" >/dev/null
+}
+
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
 
 # The server, started in its own folder. Debian's package also starts one automatically, which is never used.
@@ -176,11 +202,13 @@ list() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
+        rust | build | server | headers | extension | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, extension, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
     esac
 done
 if [ "${#notes[@]}" -ne 0 ]; then list; fi
-[ "${#missing[@]}" -ne 0 ] || exit 0
-if [ "$EUID" -ne 0 ] || ! have apt-get; then list; fi
-install "${missing[@]}"
+if [ "${#missing[@]}" -ne 0 ]; then
+    if [ "$EUID" -ne 0 ] || ! have apt-get; then list; fi
+    install "${missing[@]}"
+fi
+if [ -n "$wants_extension" ]; then install_extension; fi

@@ -20,7 +20,7 @@ SET client_min_messages = warning;
 \set file :capture extension.sql
 \i :file
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA consort FROM public;
-GRANT EXECUTE ON FUNCTION consort.native_notes(text), consort.native_commit_at(text, text) TO public;
+GRANT EXECUTE ON FUNCTION consort.native_notes(text), consort.native_commit_at(text, text), consort.native_take_turn(text, text, text), consort.native_flush() TO public;
 RESET client_min_messages;
 INSERT INTO consort.secret VALUES ('told');
 \set ECHO all
@@ -35,7 +35,7 @@ BEGIN
     relation::oid, consort.note_body(relation, consort.shape_of(relation)));
   EXECUTE format('CREATE OR REPLACE TRIGGER consort_sql AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION consort.sql_%s()',
     relation, relation::oid);
-  RETURN (SELECT proname FROM pg_trigger JOIN pg_proc p ON p.oid = tgfoid WHERE tgrelid = relation AND tgname = 'consort_notes');
+  RETURN (SELECT regexp_replace(proname, '[0-9]+', 'OID') FROM pg_trigger JOIN pg_proc p ON p.oid = tgfoid WHERE tgrelid = relation AND tgname = 'consort_notes');
 END $$;
 CREATE FUNCTION sorted(list jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS
   $$ SELECT CASE WHEN jsonb_typeof(list) = 'array' THEN (SELECT coalesce(jsonb_agg(v ORDER BY v), '[]') FROM jsonb_array_elements(list) v) ELSE list END $$;

@@ -87,7 +87,7 @@ async fn abandon<S: Session>(session: &mut S, refusal: S::Refusal) -> Run<S> {
 async fn publish<S: Session>(session: &mut S, version: Version) {
     let site = session.site().clone();
     let before = Version::new(version.get() - 1);
-    let skips = session.order().bugs().has(Bug::PredecessorSkipped);
+    let skips = session.order().bugs().has(Bug::PredecessorSkipped) || session.node_keeps_order();
     let turn = session.timer().within(HANG_LIMIT, site.until(|site| skips || site.visible() >= before)).await;
     let (why, is_lost) = match turn {
         None => undo(session, "the versions before it are not shown".to_owned()).await,

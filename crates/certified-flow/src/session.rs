@@ -67,6 +67,11 @@ pub trait Session {
     /// The session is gone.
     async fn commit(&mut self) -> Run<Self>;
 
+    /// Whether its node commits versions in their order by itself: COMMITs may be sent before their predecessors are shown.
+    fn node_keeps_order(&self) -> bool {
+        false
+    }
+
     /// Commits the transaction with its version in it.
     ///
     /// # Errors

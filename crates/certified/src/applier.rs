@@ -6,7 +6,7 @@ use crate::database::{Database, Site};
 use crate::install::{self, Installed};
 use crate::node_connection::{Connections, SILENT, Trouble, answered, first, reach, said};
 use crate::record::Record;
-use crate::script::{Way, transaction};
+use crate::script::{Way, literal, transaction};
 use crate::timer::Clock;
 use crate::user_code::UserCode;
 use certified_flow::{Node, follow};
@@ -107,7 +107,14 @@ impl Node for FollowingNode<'_> {
     async fn shown(&mut self) -> Result<Version, Trouble> {
         let shown =
             first(&self.connections.looks, "SELECT coalesce(max(version), 0) FROM consort.version").await?;
-        shown.parse().map(Version::new).map_err(|_| "the node reports no version".to_owned())
+        let shown = shown.parse().map_err(|_| "the node reports no version".to_owned())?;
+        if self.installed.keeps_order {
+            // Sessions commit meanwhile, if the server's life is the same: the gate never moves back.
+            let open = format!("SELECT consort.native_open_gate({shown})");
+            answered(async { self.connections.looks.batch_execute(&open).await.map_err(|error| said(&error)) })
+                .await?;
+        }
+        Ok(Version::new(shown))
     }
 
     async fn caught_up(&mut self) -> Result<(), Trouble> {
@@ -115,6 +122,7 @@ impl Node for FollowingNode<'_> {
             let mut life = self.site.of_life.borrow_mut();
             life.functions = self.installed.functions.clone();
             life.capture = Some(self.installed.capture);
+            life.keeps_order = self.installed.keeps_order;
         }
         if self.caught_up.as_ref() != Some(&self.incarnation) {
             self.connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
@@ -207,7 +215,12 @@ impl FollowingNode<'_> {
                 )));
             }
         }
-        blockers::run(&self.connections, self.site, "COMMIT").await.map(drop)
+        let versions = records.first().zip(records.last()).filter(|_| self.installed.keeps_order);
+        let turn = versions.map_or(String::new(), |((first, _), (last, _))| {
+            let secret = literal(&self.database.secret);
+            format!("SELECT consort.native_take_turn({secret}, '{}', '{}');", first.get(), last.get())
+        });
+        blockers::run(&self.connections, self.site, &format!("{turn}COMMIT")).await.map(drop)
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Life {
     pub(crate) functions: Rc<Functions>,
     /// How write sets are captured there; `None` until the node has caught up.
     pub(crate) capture: Option<Capture>,
+    /// The node commits versions in their order: `COMMIT`s of several sessions may be under way.
+    pub(crate) keeps_order: bool,
     /// Tables as notes of this life name them.
     pub(crate) shapes: Shapes,
 }

@@ -111,6 +111,16 @@ impl Command {
         Command::call("native_commit_at", [version.to_string()])
     }
 
+    /// The transaction, which shows this version, commits in its turn.
+    pub(crate) fn native_take_turn(version: u64) -> Command {
+        Command::call("native_take_turn", [version.to_string(), version.to_string()])
+    }
+
+    /// Brings the session's last commit to the disk.
+    pub(crate) fn native_flush() -> Command {
+        Command::Call { function: "native_flush", says_secret: false, parameters: Vec::new() }
+    }
+
     /// The write set of the transaction, read from its tables.
     pub(crate) fn capture() -> Command {
         Command::call("capture", [])

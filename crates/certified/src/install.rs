@@ -3,6 +3,7 @@
 use crate::database::{Database, Site};
 use crate::engine::Functions;
 use crate::node_connection::{first, said};
+use crate::options::Engines;
 use crate::script::literal;
 use config::Capture as Configured;
 use postgres::address::Control;
@@ -30,6 +31,9 @@ const EXTENSION_VERSION: &str = "1.0";
 
 /// Whether the server has the files of that version.
 const HAS_EXTENSION: &str = "SELECT count(*) FROM pg_catalog.pg_available_extension_versions WHERE name = 'consort' AND version = ";
+
+/// Whether the extension was loaded at the start of the server, as the order of commits needs it.
+const HAS_ORDER: &str = "SELECT consort.native_has_order()";
 
 /// Source of the write sets of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,8 @@ impl Capture {
 pub(crate) struct Installed {
     /// Its kind.
     pub(crate) capture: Capture,
+    /// The node keeps the order of commits.
+    pub(crate) keeps_order: bool,
     /// The functions that sessions call.
     pub(crate) functions: Rc<Functions>,
 }
@@ -129,7 +135,9 @@ async fn install_one(
         let _ = control.batch_execute("ROLLBACK").await;
     }
     installed.map_err(|error| format!("the capture cannot be installed: {}", said(&error)))?;
-    Ok(Installed { capture: kind, functions: functions(control).await?.into() })
+    let wants_order = kind == Capture::Extension && database.options.engines == Engines::FlushedTogether;
+    let keeps_order = wants_order && first(control, HAS_ORDER).await? == "t";
+    Ok(Installed { capture: kind, keeps_order, functions: functions(control).await?.into() })
 }
 
 /// The functions that sessions call. Of those with one name it is the one with the fewest parameters.

@@ -108,7 +108,8 @@ GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consor
 
 DO $do$ BEGIN
   IF to_regproc('consort.native_notes') IS NOT NULL THEN
-    GRANT EXECUTE ON FUNCTION consort.native_notes(text), consort.native_commit_at(text, text) TO public;
+    GRANT EXECUTE ON FUNCTION consort.native_notes(text), consort.native_commit_at(text, text),
+      consort.native_take_turn(text, text, text), consort.native_flush() TO public;
   END IF;
 END $do$;
 

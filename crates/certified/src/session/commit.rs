@@ -127,13 +127,24 @@ impl Session for NodeSession {
         Ok(answer.error.map_or(Ok(()), Err))
     }
 
+    fn node_keeps_order(&self) -> bool {
+        self.site.of_life.borrow().keeps_order
+    }
+
     async fn commit_at(&mut self, version: Version) -> Result<(), NotCommitted> {
         let shows = match self.site.of_life.borrow().capture {
             Some(Capture::Extension) => Command::native_commit_at(version.get()),
             Some(Capture::Sql) | None => Command::commit_at(version.get()),
         };
-        let commands = [shows, Command::commit()];
-        match timeout(HANG_LIMIT, self.engine.ask(&commands)).await {
+        let mut commands = vec![shows, Command::commit()];
+        if self.node_keeps_order() {
+            commands.insert(1, Command::native_take_turn(version.get()));
+            self.engine.write(&[&commands[..], &[Command::native_flush()]].concat());
+            self.flushes = true;
+        } else {
+            self.engine.write(&commands);
+        }
+        match timeout(HANG_LIMIT, self.engine.answers(commands.len())).await {
             Err(_) => Err(NotCommitted::Lost(format!("no answer within {HANG_LIMIT:?}"))),
             Ok(Err(error)) => Err(NotCommitted::Lost(error.to_string())),
             Ok(Ok(answer)) => match answer.error {
@@ -149,7 +160,10 @@ impl Session for NodeSession {
         if self.database.options.engines != Engines::FlushedTogether {
             return;
         }
-        match timeout(HANG_LIMIT, self.engine.ask(&[Command::flush()])).await {
+        if !std::mem::take(&mut self.flushes) {
+            self.engine.write(&[Command::flush()]);
+        }
+        match timeout(HANG_LIMIT, self.engine.answers(1)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => self.node_lost = Some(error.to_string()),
             Err(_) => self.node_lost = Some(format!("no answer within {HANG_LIMIT:?}")),
@@ -157,6 +171,9 @@ impl Session for NodeSession {
     }
 
     async fn undo(&mut self) -> Run<()> {
+        if std::mem::take(&mut self.flushes) {
+            self.engine.answers(1).await?;
+        }
         self.roll_back_open().await
     }
 

@@ -52,6 +52,8 @@ pub(super) struct NodeSession {
     pub(super) node_lost: Option<String>,
     /// True if the connection is ready for the next request.
     pub(super) has_joined: bool,
+    /// True while the answer to a flush, which was sent together with the COMMIT, is to come.
+    pub(super) flushes: bool,
 }
 
 impl NodeSession {
@@ -85,6 +87,7 @@ impl NodeSession {
             promise,
             node_lost: None,
             has_joined: false,
+            flushes: false,
         }
     }
 

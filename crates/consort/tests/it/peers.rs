@@ -54,10 +54,23 @@ impl Peers {
         Peers::capturing(design, "sql")
     }
 
+    /// Nodes that commit in the order of the versions by themselves.
+    pub(crate) fn ordered() -> Peers {
+        let in_groups = design::Durability::LedgerAndEnginesInGroups;
+        let design = design::CERTIFIED.iter().find(|design| design.durability == in_groups);
+        let mut settings = Scratch::options().settings;
+        settings.push(("shared_preload_libraries".to_owned(), "consort".to_owned()));
+        Peers::of_servers(design.expect("there is one").name, "extension", settings)
+    }
+
     /// Nodes that capture write sets so; each of them does.
     pub(crate) fn capturing(design: &str, capture: &str) -> Peers {
+        Peers::of_servers(design, capture, Scratch::options().settings)
+    }
+
+    fn of_servers(design: &str, capture: &str, settings: Vec<(String, String)>) -> Peers {
         let ledger_dir = temporary("ledger");
-        let servers = Scratch::with(Options { standbys: 0, peers: 3, ..Scratch::options() });
+        let servers = Scratch::with(Options { standbys: 0, peers: 3, settings, ..Scratch::options() });
         let folder = ledger_dir.display();
         let lines = format!("design = \"{design}\"\nledger_dir = \"{folder}\"\ncapture = \"{capture}\"");
         let peers = Peers { serving: Serving::over(servers, &lines), ledger_dir };

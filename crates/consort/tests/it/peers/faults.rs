@@ -83,7 +83,10 @@ pub(super) fn accounts(client: &mut Client) {
 }
 
 fn bank(design: &str) -> Peers {
-    let peers = Peers::start(design);
+    bank_of(Peers::start(design))
+}
+
+fn bank_of(peers: Peers) -> Peers {
     accounts(&mut peers.client());
     peers.equal("SELECT count(*) FROM account");
     peers
@@ -114,6 +117,25 @@ fn killed_nodes_lose_no_acknowledged_transfer() {
         transfers.go_on();
         check(&peers, &transfers.end());
     }
+}
+
+/// Nodes that keep the order of commits have closed it after a crash, and are opened at what they show.
+#[test]
+fn ordered_nodes_lose_no_acknowledged_transfer() {
+    let mut peers = bank_of(Peers::ordered());
+    let transfers = Transfers::start(&peers.url());
+    for node in peers.cluster().nodes() {
+        transfers.go_on();
+        node.kill();
+        transfers.go_on();
+        node.start().expect("the node starts");
+    }
+    transfers.go_on();
+    peers.lose_all();
+    transfers.go_on();
+    check(&peers, &transfers.end());
+    let passed = "SELECT consort.native_next_version() = max(version) + 1 FROM consort.version";
+    assert_eq!(peers.equal(passed), "[[Some(\"t\")]]");
 }
 
 #[test]

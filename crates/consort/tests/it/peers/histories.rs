@@ -97,6 +97,17 @@ fn histories_are_of_snapshots_and_strong_ones_where_asked_for() {
     }
 }
 
+/// Nodes that keep the order of commits show no version before an earlier one.
+#[test]
+fn histories_of_ordered_nodes_are_strong() {
+    let (_, findings) = recorded(Peers::ordered(), "strong", Isolation::RepeatableRead, |peers| {
+        kills_each_node(peers);
+        peers.lose_all();
+        commits(peers);
+    });
+    assert!(findings.holds(Model::StrongSnapshotIsolation), "{findings}");
+}
+
 /// Statements of their own are repeated inside Consort: none is done twice, none is lost.
 #[test]
 fn histories_of_repeated_statements_are_strong() {
