@@ -383,6 +383,7 @@ fn wanted(
             standbys: 0,
             peers,
             log_ins: writers.log_ins(),
+            settings: order_settings(name, file)?,
             ..local_cluster::Options::default()
         });
     }
@@ -403,6 +404,16 @@ fn wanted(
         log_ins: writers.log_ins(),
         ..local_cluster::Options::default()
     })
+}
+
+/// Settings of nodes that keep the order of commits by the extension, where it is installed.
+fn order_settings(design: &str, file: &SettingsFile) -> Result<Vec<(String, String)>, Failure> {
+    let in_groups = design::chosen(design)
+        .is_ok_and(|design| design.durability == design::Durability::LedgerAndEnginesInGroups);
+    let wants_extension = file.get("capture").is_none_or(|capture| capture.trim_matches('"') != "sql");
+    let library = Programs::find()?.folder().join("../lib/consort.so");
+    let preloads = in_groups && wants_extension && library.exists();
+    Ok(preloads.then(|| ("shared_preload_libraries".to_owned(), "consort".to_owned())).into_iter().collect())
 }
 
 /// A cluster has one primary, or nodes that all take writes: options of the other kind are refused.

@@ -1,6 +1,6 @@
 //! First committer wins, as stories: two transactions at two nodes, of which one must not commit, or both may.
 
-use super::{Peers, in_memory, is_conflict, with_each_capture};
+use super::{is_conflict, with_each_capture};
 
 const TABLES: &str = "\
     CREATE EXTENSION btree_gist; \

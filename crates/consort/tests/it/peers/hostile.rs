@@ -20,7 +20,7 @@ fn functions_and_settings_of_consort_serve_no_client() {
             owner.rows(sql).expect(sql);
         }
         peers.equal("SELECT count(*) FROM pg_roles WHERE rolname = 'mallory'");
-        let mut mallory = Client::connect(peers.serving.url("mallory", "postgres")).expect("a log-in");
+        let mut mallory = Client::connect(&peers.serving.url("mallory", "postgres")).expect("a log-in");
         for sql in [
             "SELECT value FROM consort.secret",
             "INSERT INTO consort.permits (xact, running) VALUES (pg_current_xact_id(), true)",
@@ -50,7 +50,7 @@ fn functions_and_settings_of_consort_serve_no_client() {
         assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
         becomes_no_other_role(peers, &mut owner, &mut mallory);
         // Behind Consort's back nothing commits that it would have to know of.
-        let node = peers.cluster().nodes()[0];
+        let node = &peers.cluster().nodes()[0];
         let direct = node.query(
             "postgres",
             "SET consort.certifies = 'on'; SET consort.inside = 'on'; INSERT INTO t VALUES (2)",

@@ -1,6 +1,6 @@
 //! Requests that pipelines of drivers send, on one stage.
 
-use super::{Peers, in_memory, with_each_capture};
+use super::{Peers, with_each_capture};
 use crate::barriers::{Raw, batch, frame};
 use crate::load::Client;
 

@@ -1,7 +1,7 @@
 //! Workloads of specifications, small, through nodes that all take writes: the workload checks the rules of its tables, and
 //! each node has the same rows.
 
-use super::{Peers, in_memory, with_each_capture};
+use super::with_each_capture;
 use crate::fixture::load;
 
 /// Workloads with their options, and the tables that they leave.

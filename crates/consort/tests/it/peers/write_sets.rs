@@ -1,6 +1,6 @@
 //! Each kind of change is at every node afterwards: the conformance list of the capture.
 
-use super::{Peers, in_memory, with_each_capture};
+use super::{Peers, with_each_capture};
 use crate::fixture::run;
 use std::io::Write;
 use std::process::{Command, Stdio};
