@@ -1,4 +1,5 @@
 -- The order of commits. The server has consort in shared_preload_libraries, and nobody has opened the gate.
+SET synchronous_commit = on;
 SET client_min_messages = warning;
 CREATE EXTENSION dblink;
 RESET client_min_messages;

@@ -67,7 +67,7 @@ pub trait Session {
     /// The session is gone.
     async fn commit(&mut self) -> Run<Self>;
 
-    /// Whether its node commits versions in their order by itself: COMMITs may be sent before their predecessors are shown.
+    /// Whether its node commits versions in their order on its own: COMMITs may be sent before their predecessors are shown.
     fn node_keeps_order(&self) -> bool {
         false
     }

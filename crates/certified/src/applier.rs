@@ -111,8 +111,10 @@ impl Node for FollowingNode<'_> {
         if self.installed.keeps_order {
             // Sessions commit meanwhile, if the server's life is the same: the gate never moves back.
             let open = format!("SELECT consort.native_open_gate({shown})");
-            answered(async { self.connections.looks.batch_execute(&open).await.map_err(|error| said(&error)) })
-                .await?;
+            answered(async {
+                self.connections.looks.batch_execute(&open).await.map_err(|error| said(&error))
+            })
+            .await?;
         }
         Ok(Version::new(shown))
     }

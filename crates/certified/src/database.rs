@@ -1,7 +1,7 @@
 //! One database that all nodes have: its order, and how its commands tell that they are Consort's own.
 
+use crate::capture_kind::Capture;
 use crate::engine::Functions;
-use crate::install::Capture;
 use crate::notes::Shapes;
 use crate::options::Options;
 use crate::record::Record;

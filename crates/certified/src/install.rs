@@ -1,5 +1,6 @@
 //! Objects of a database at a node: the capture of write sets, and which of how many nodes it is.
 
+use crate::capture_kind::Capture;
 use crate::database::{Database, Site};
 use crate::engine::Functions;
 use crate::node_connection::{first, said};
@@ -30,35 +31,17 @@ macro_rules! capture {
 const EXTENSION_VERSION: &str = "1.0";
 
 /// Whether the server has the files of that version.
-const HAS_EXTENSION: &str = "SELECT count(*) FROM pg_catalog.pg_available_extension_versions WHERE name = 'consort' AND version = ";
+const HAS_EXTENSION: &str =
+    "SELECT count(*) FROM pg_catalog.pg_available_extension_versions WHERE name = 'consort' AND version = ";
 
 /// Whether the extension was loaded at the start of the server, as the order of commits needs it.
 const HAS_ORDER: &str = "SELECT consort.native_has_order()";
 
-/// Source of the write sets of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Capture {
-    /// Triggers in PL/pgSQL write notes to a table.
-    Sql,
-    /// The extension's trigger keeps notes in memory.
-    Extension,
-}
-
-impl Capture {
-    /// Name for the console and the log.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Capture::Sql => "sql",
-            Capture::Extension => "extension",
-        }
-    }
-
-    /// Commands that install it.
-    fn text(self) -> &'static str {
-        match self {
-            Capture::Sql => capture!(""),
-            Capture::Extension => capture!(include_str!("capture/extension.sql")),
-        }
+/// Commands that install a capture.
+fn text(capture: Capture) -> &'static str {
+    match capture {
+        Capture::Sql => capture!(""),
+        Capture::Extension => capture!(include_str!("capture/extension.sql")),
     }
 }
 
@@ -112,10 +95,10 @@ async fn install_one(
     database: &Database,
     site: &Site,
 ) -> Result<Installed, String> {
-    let capture = if is_installed(control, kind.text()).await? {
+    let capture = if is_installed(control, text(kind)).await? {
         String::new()
     } else {
-        let (sql, text) = (kind.text(), literal(kind.text()));
+        let (sql, text) = (text(kind), literal(text(kind)));
         format!(
             "{sql}; DELETE FROM consort.installed; INSERT INTO consort.installed VALUES (pg_catalog.md5({text}));"
         )

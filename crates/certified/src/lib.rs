@@ -23,6 +23,7 @@
 
 mod applier;
 mod blockers;
+mod capture_kind;
 mod database;
 mod engine;
 mod install;

@@ -1,10 +1,10 @@
 //! The cluster as clients find it: its databases, opened at their first use, and the node that takes a session.
 
 use crate::applier;
+use crate::capture_kind::Capture;
 use crate::database::Database;
 use crate::database::Site;
 use crate::engine::Engine;
-use crate::install::Capture;
 use crate::options::Options;
 use crate::session::{Beginning, Session};
 use crate::statement::is_utf8;

@@ -3,6 +3,8 @@
 mod store;
 mod words;
 
+use std::path::PathBuf;
+use std::time::Duration;
 use toml::de::DeValue;
 
 pub use super::key::{Key, Place};
@@ -11,7 +13,7 @@ use super::value::{
     Read, check_address, declared, default, duration, flag, least_duration, networks, number, one_of, share,
     shown, size, tables, text, texts,
 };
-use super::{Choice, LogFormat, Server, former_names};
+use super::{Choice, Config, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
 use words::{AUTH_TYPES, CAPTURES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease};
@@ -66,10 +68,7 @@ pub static KEYS: &[Key] = &[
         "\"\"",
         "Directory of the Unix socket for clients, `.s.PGSQL.PORT` with the first port of `listen`. \
          Empty: no socket.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.unix_socket_dir, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.unix_socket_dir),
     ),
     global(
         "auth_type",
@@ -83,29 +82,20 @@ pub static KEYS: &[Key] = &[
         "\"\"",
         "Rules for `auth_type = \"hba\"`, in the format of `pg_hba.conf` ([supported \
          parts](operate/authentication.md#host-based-rules)).",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.auth_hba_file, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.auth_hba_file),
     )),
     reloaded(global(
         "auth_ident_file",
         "\"\"",
         "User name maps for `map=` in `auth_hba_file`, in the format of `pg_ident.conf`.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.auth_ident_file, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.auth_ident_file),
     )),
     reloaded(global(
         "auth_file",
         "\"\"",
         "Roles and secrets, one `\"role\" \"secret\"` per line as in PgBouncer: a password, a SCRAM key \
          or an MD5 hash. Consort also uses them to log in to the nodes.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.auth_file, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.auth_file),
     )),
     reloaded(global(
         "auth_user",
@@ -129,10 +119,7 @@ pub static KEYS: &[Key] = &[
         "tls_certificate",
         "\"\"",
         "PEM file with Consort's certificate chain for clients. Empty: no TLS.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.tls_certificate, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.tls_certificate),
     ),
     global("tls_key", "\"\"", "PEM file with the private key of `tls_certificate`.", |config, value| {
         let path = config.path(value);
@@ -143,10 +130,7 @@ pub static KEYS: &[Key] = &[
         "\"\"",
         "PEM file with the CA certificates for client certificates, for `cert` and `clientcert=` in \
          `auth_hba_file`. Empty: Consort requests no client certificate.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.client_tls_ca, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.client_tls_ca),
     ),
     global("tls_required", "false", "Refuse clients without TLS.", |config, value| {
         put(&mut config.tls_required, flag(value))
@@ -162,28 +146,19 @@ pub static KEYS: &[Key] = &[
         "server_tls_ca",
         "\"\"",
         "PEM file with the CA certificates of the nodes, for `verify-ca` and `verify-full`.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.server_tls_ca, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.server_tls_ca),
     ),
     global(
         "server_tls_certificate",
         "\"\"",
         "PEM file with the certificate chain for nodes that request one. Empty: none.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.server_tls_certificate, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.server_tls_certificate),
     ),
     global(
         "server_tls_key",
         "\"\"",
         "PEM file with the private key of `server_tls_certificate`.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.server_tls_key, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.server_tls_key),
     ),
     global(
         "control_user",
@@ -216,10 +191,7 @@ pub static KEYS: &[Key] = &[
         "ledger_dir",
         "\"\"",
         "Directory of the ledgers ([nodes](multi-primary.md)) or the [query log](memory-tier.md). Losing it loses commits.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.peers.ledger_dir, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.peers.ledger_dir),
     ),
     global(
         "capture",
@@ -232,10 +204,7 @@ pub static KEYS: &[Key] = &[
         "tier_secret_file",
         "\"\"",
         "File with the secret that nodes of the [in-memory tier](memory-tier.md) ask for.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.peers.secret_file, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.peers.secret_file),
     ),
     reloaded(global(
         "writers",
@@ -538,10 +507,7 @@ pub static KEYS: &[Key] = &[
         "\"\"",
         "For tests: file with a line per standby answer that differs from the primary's. Each offloaded \
          read also runs on the primary, before and after. Empty: off.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.shadow, path)
-        },
+        |config, value| put_path(config, value, |config| &mut config.shadow),
     ),
     global("console_database", "\"consort\"", "Name of the admin console's database.", |config, value| {
         put(&mut config.console_database, text(value))
@@ -797,4 +763,14 @@ fn set_port(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
 fn put<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
     Ok(())
+}
+
+/// Stores the path of a file or a folder in its field; empty is none.
+fn put_path(
+    config: &mut Config,
+    value: &DeValue<'_>,
+    place: fn(&mut Config) -> &mut Option<PathBuf>,
+) -> Read<()> {
+    let path = config.path(value);
+    put(place(config), path)
 }

@@ -94,8 +94,18 @@ impl ShowsNodes for Peers {
                 why,
             ]
         };
-        let columns =
-            &["node", "database", "state", "version", "newest", "sessions", "conflicts", "syncs", "capture", "why"];
+        let columns = &[
+            "node",
+            "database",
+            "state",
+            "version",
+            "newest",
+            "sessions",
+            "conflicts",
+            "syncs",
+            "capture",
+            "why",
+        ];
         (columns, self.cluster.shown().into_iter().map(line).collect())
     }
 

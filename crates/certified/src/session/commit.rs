@@ -2,9 +2,9 @@
 
 use super::node_session::NodeSession;
 use super::{Done, Gone, Run, SERIALIZATION_FAILURE, framed};
+use crate::capture_kind::Capture;
 use crate::database::{Life, Site};
 use crate::engine::Command;
-use crate::install::Capture;
 use crate::notes::Notes;
 use crate::options::Engines;
 use crate::record::Record;

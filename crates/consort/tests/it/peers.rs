@@ -2,6 +2,7 @@
 //! every node has the same rows.
 
 mod anomalies;
+mod captures;
 mod faults;
 mod histories;
 mod hostile;
@@ -69,16 +70,29 @@ impl Peers {
     }
 
     fn of_servers(design: &str, capture: &str, settings: Vec<(String, String)>) -> Peers {
-        let ledger_dir = temporary("ledger");
         let servers = Scratch::with(Options { standbys: 0, peers: 3, settings, ..Scratch::options() });
-        let folder = ledger_dir.display();
-        let lines = format!("design = \"{design}\"\nledger_dir = \"{folder}\"\ncapture = \"{capture}\"");
-        let peers = Peers { serving: Serving::over(servers, &lines), ledger_dir };
-        let mut console = Client::connect(&peers.serving.url("postgres", "consort")).expect("the console");
-        for node in console.rows("SHOW NODES").expect("nodes") {
-            assert_eq!(node.get("capture"), Some(capture), "{:?} (make -C extension install)", node.get("why"));
+        let peers = Peers::over(servers, design, capture);
+        for (node, its_capture, why) in peers.captures() {
+            assert_eq!(its_capture, capture, "{node}: {why} (make -C extension install)");
         }
         peers
+    }
+
+    /// Consort in front of these servers.
+    pub(crate) fn over(servers: Scratch, design: &str, capture: &str) -> Peers {
+        let ledger_dir = temporary("ledger");
+        let folder = ledger_dir.display();
+        let lines = format!("design = \"{design}\"\nledger_dir = \"{folder}\"\ncapture = \"{capture}\"");
+        Peers { serving: Serving::over(servers, &lines), ledger_dir }
+    }
+
+    /// Each node with its capture, and the reason why it takes no sessions.
+    pub(crate) fn captures(&self) -> Vec<(String, String, String)> {
+        let mut console = Client::connect(&self.serving.url("postgres", "consort")).expect("the console");
+        let text =
+            |row: &tokio_postgres::SimpleQueryRow, column| row.get(column).unwrap_or_default().to_owned();
+        let rows = console.rows("SHOW NODES").expect("nodes");
+        rows.iter().map(|row| (text(row, "node"), text(row, "capture"), text(row, "why"))).collect()
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {

@@ -30,7 +30,7 @@ fn functions_and_settings_of_consort_serve_no_client() {
             "SELECT consort.renews('guessed')",
             "SELECT set_config('session_preload_libraries', 'consort certifies', false)",
             "SELECT consort.commit_at('guessed', '99')",
-        "SELECT consort.spill()",
+            "SELECT consort.spill()",
             "SELECT consort.permit('guessed', 'postgres', '')",
             "SELECT consort.run_as('postgres', '', 'DROP TABLE t')",
             "SELECT consort.note_statement('guessed', 'DROP TABLE t', 'postgres', 'public')",
@@ -45,7 +45,9 @@ fn functions_and_settings_of_consort_serve_no_client() {
         ] {
             refused(&mut mallory, sql, "42501");
         }
-        mallory.rows("SELECT set_config('consort.certifies', 'on', false)").expect("a setting without effect");
+        mallory
+            .rows("SELECT set_config('consort.certifies', 'on', false)")
+            .expect("a setting without effect");
         mallory.rows("INSERT INTO t VALUES (1)").expect("an ordinary change");
         assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"1\")]]");
         becomes_no_other_role(peers, &mut owner, &mut mallory);
@@ -237,7 +239,8 @@ fn psql_copies_behind_a_change_and_hears_itself() {
             super::write_sets::by_psql_command(&url, &["DELETE FROM t; COPY t FROM STDIN"], "1\n2\n");
         assert!(worked, "{said}");
         assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"2\")]]");
-        let (worked, said) = super::write_sets::by_psql_command(&url, &["LISTEN c", "NOTIFY c", "SELECT 1"], "");
+        let (worked, said) =
+            super::write_sets::by_psql_command(&url, &["LISTEN c", "NOTIFY c", "SELECT 1"], "");
         assert!(worked && said.contains("notification \"c\""), "{said}");
     });
 }

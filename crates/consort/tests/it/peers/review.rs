@@ -16,7 +16,10 @@ fn pipelines_of_drivers_do_what_they_say() {
         assert_eq!(raw.answer(&batch(&["BEGIN", "INSERT INTO t VALUES (2)"], false)), None);
         assert_eq!(count(&mut client), 1, "the block is still open");
         assert_eq!(raw.answer(&batch(&["ROLLBACK"], false)), None);
-        assert_eq!(raw.answer(&batch(&["INSERT INTO t VALUES (3)", "INSERT INTO t VALUES (4)"], false)), None);
+        assert_eq!(
+            raw.answer(&batch(&["INSERT INTO t VALUES (3)", "INSERT INTO t VALUES (4)"], false)),
+            None
+        );
         assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"3\")]]");
         parse_in_a_fresh_block(peers, &mut client, &mut raw);
         copy_by_extended_protocol(peers, &mut raw);

@@ -59,8 +59,7 @@ fn plans_of_own_commands_reach_no_client() {
     with_each_capture(|peers| {
         let url = peers.url();
         psql(&url, "CREATE TABLE t (id int PRIMARY KEY)").worked();
-        let text =
-            "SET debug_print_plan = on; SET client_min_messages = log; BEGIN; INSERT INTO t VALUES (1); COMMIT";
+        let text = "SET debug_print_plan = on; SET client_min_messages = log; BEGIN; INSERT INTO t VALUES (1); COMMIT";
         let said = psql(&url, text).err;
         assert!(said.contains("PLANNEDSTMT"), "the client's own plans");
         assert!(!said.contains("aliasname secret"), "a plan of Consort's own");
@@ -213,7 +212,8 @@ fn code_of_a_table_runs_as_its_owner_everywhere() {
                     ddl if ddl.contains("own.e") => format!("'{n}'"),
                     _ => n.to_string(),
                 };
-                let sql = (1..=3).fold((*change).to_owned(), |sql, n| sql.replace(&format!("%{n}"), &value(n)));
+                let sql =
+                    (1..=3).fold((*change).to_owned(), |sql, n| sql.replace(&format!("%{n}"), &value(n)));
                 mallory.rows(&sql).unwrap_or_else(|trouble| panic!("{table:?}: {sql}: {}", trouble.text));
             }
             let roles = "SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'), \
