@@ -70,9 +70,7 @@ static Turn turn = {0, 0, false, -1, 0};
 static bool leaves_at_exit = false;
 
 static shmem_startup_hook_type earlier_startup = NULL;
-#if PG_VERSION_NUM >= 150000
 static shmem_request_hook_type earlier_request = NULL;
-#endif
 
 PG_FUNCTION_INFO_V1(consort_has_order);
 PG_FUNCTION_INFO_V1(consort_open_gate);
@@ -91,10 +89,8 @@ order_size(void)
 static void
 request_memory(void)
 {
-#if PG_VERSION_NUM >= 150000
 	if (earlier_request)
 		earlier_request();
-#endif
 	RequestAddinShmemSpace(order_size());
 }
 
@@ -325,12 +321,8 @@ register_commit_order(void)
 	RegisterXactCallback(at_transaction_event, NULL);
 	if (!process_shared_preload_libraries_in_progress)
 		return;
-#if PG_VERSION_NUM >= 150000
 	earlier_request = shmem_request_hook;
 	shmem_request_hook = request_memory;
-#else
-	request_memory();
-#endif
 	earlier_startup = shmem_startup_hook;
 	shmem_startup_hook = create_memory;
 }

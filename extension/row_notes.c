@@ -19,10 +19,8 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
-#include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
@@ -310,18 +308,8 @@ hash_text(const char *text, int64 seed)
 	return DatumGetUInt64(DirectFunctionCall2Coll(hashtextextended, DEFAULT_COLLATION_OID, value, Int64GetDatum(seed)));
 }
 
-static char *
-output_of(Oid type, Datum value)
-{
-	Oid			function;
-	bool		is_varlena;
-
-	getTypeOutputInfo(type, &function, &is_varlena);
-	return OidOutputFunctionCall(function, value);
-}
-
 static uint64
-hash_part(TablePlan *plan, TupleDesc columns, KeyPart *part, const Row *row, int64 seed)
+hash_part(TablePlan *plan, KeyPart *part, const Row *row, int64 seed)
 {
 	bool		is_null = row->nulls[part->column];
 	Datum		value = row->values[part->column];
@@ -331,7 +319,7 @@ hash_part(TablePlan *plan, TupleDesc columns, KeyPart *part, const Row *row, int
 		case HASH_CONSTANT:
 			return DatumGetUInt64(DirectFunctionCall2(hashcharextended, CharGetDatum(1), Int64GetDatum(seed)));
 		case HASH_OUTPUT:
-			return hash_text(is_null ? "" : output_of(TupleDescAttr(columns, part->column)->atttypid, value), seed);
+			return hash_text(is_null ? "" : text_of(plan, part->column, value), seed);
 		default:
 			break;
 	}
@@ -346,12 +334,12 @@ hash_part(TablePlan *plan, TupleDesc columns, KeyPart *part, const Row *row, int
 
 /* The number that hash_record_extended(ROW(...), seed) gives. */
 static int64
-hash_parts(TablePlan *plan, TupleDesc columns, ItemPlan *item, const Row *row)
+hash_parts(TablePlan *plan, ItemPlan *item, const Row *row)
 {
 	uint64		result = 0;
 
 	for (int i = 0; i < item->n_parts; i++)
-		result = (result << 5) - result + hash_part(plan, columns, &item->parts[i], row, item->seed);
+		result = (result << 5) - result + hash_part(plan, &item->parts[i], row, item->seed);
 	return (int64) result;
 }
 
@@ -400,14 +388,13 @@ note_item(TablePlan *plan, TupleDesc columns, ItemPlan *item, const Row *old_row
 		case ITEM_ROW:
 			for (int i = 0; i < lengthof(both); i++)
 				if (both[i] != NULL && (item->kind != ITEM_UNIQUE || !has_null(item, both[i])))
-					append_item(&items->written, hash_parts(plan, columns, item, both[i]));
+					append_item(&items->written, hash_parts(plan, item, both[i]));
 			return;
 		case ITEM_PARENT:
 		case ITEM_PARENT_TABLE:
 			if (new_row == NULL || has_null(item, new_row) || !item_differs(plan, columns, item, old_row, new_row))
 				return;
-			append_item(&items->shared,
-						item->kind == ITEM_PARENT ? hash_parts(plan, columns, item, new_row) : item->seed);
+			append_item(&items->shared, item->kind == ITEM_PARENT ? hash_parts(plan, item, new_row) : item->seed);
 			return;
 		case ITEM_EXCLUSION:
 			if (new_row != NULL)

@@ -43,5 +43,6 @@ CREATE OR REPLACE FUNCTION notes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN 
 INSERT INTO r VALUES (1, 'x');
 SQL
 )
+seen=${seen/ at character 1/}
 echo "$seen"
 [ "$seen" = "$(printf 'begin by if loop\n0\nINFO:  1\nERROR:  record "new" has no field "begin"\nINFO:  x')" ]

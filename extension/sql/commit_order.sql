@@ -28,7 +28,7 @@ SELECT consort.native_open_gate(2);
 SELECT consort.native_next_version();
 -- Two sessions wait, the later version first.
 SELECT dblink_connect(s, format('host=%s port=%s dbname=%s user=%s', split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'), current_database(), current_user))
-  FROM unnest(ARRAY['a', 'b', 'c']) s;
+  FROM unnest(ARRAY['a', 'b', 'c', 'd']) s;
 SELECT dblink_send_query('a', commits(7)), dblink_send_query('b', commits(6));
 CALL wait_for($$ (SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'native_take_turn') = 2 $$);
 SELECT dblink_is_busy('a'), dblink_is_busy('b'), (SELECT count(*) FROM consort.version) AS versions;
@@ -62,6 +62,19 @@ BEGIN;
 SELECT consort.native_take_turn('told', '11', '12');
 COMMIT;
 SELECT consort.native_next_version(), (SELECT count(*) FROM consort.version WHERE version = 12) AS of_the_ended;
+-- A transaction that fails after its turn has come leaves the gate, too.
+CREATE TABLE skew (id int PRIMARY KEY, v int);
+INSERT INTO skew VALUES (1, 0), (2, 0);
+SELECT dblink_exec('d', 'BEGIN ISOLATION LEVEL SERIALIZABLE');
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT sum(v) FROM skew;
+SELECT * FROM dblink('d', 'SELECT sum(v) FROM skew') AS a (sum bigint);
+SELECT dblink_exec('d', 'UPDATE skew SET v = 1 WHERE id = 1');
+UPDATE skew SET v = 1 WHERE id = 2;
+SELECT consort.native_take_turn('told', '13', '13');
+SELECT dblink_exec('d', 'COMMIT');
+COMMIT;
+SELECT consort.native_next_version();
 -- Versions that are missing for too long.
 BEGIN;
 SELECT consort.native_take_turn('told', '14', '14');
@@ -70,4 +83,4 @@ SHOW synchronous_commit;
 BEGIN;
 SELECT consort.native_take_turn('told', '13', '13');
 PREPARE TRANSACTION 'p';
-SELECT dblink_disconnect(s) FROM unnest(ARRAY['a', 'b', 'c']) s;
+SELECT dblink_disconnect(s) FROM unnest(ARRAY['a', 'b', 'c', 'd']) s;
