@@ -75,9 +75,11 @@ pub(crate) struct Statement {
 impl Statement {
     /// Whether commands may be sent behind it before it is answered: it is no COPY, which takes what follows for its data.
     pub(crate) fn may_be_followed(&self) -> bool {
-        self.class == Class::Write && starts(&self.text, &["INSERT", "UPDATE", "DELETE", "MERGE", "WITH"])
-            // Several statements may be one text.
-            && !self.text.to_ascii_lowercase().contains("copy")
+        // Several statements may be one text, with a COPY among them.
+        let is_one = !self.text.trim_end().trim_end_matches(';').contains(';');
+        self.class == Class::Write
+            && starts(&self.text, &["INSERT", "UPDATE", "DELETE", "MERGE", "WITH"])
+            && (is_one || !self.text.to_ascii_lowercase().contains("copy"))
     }
 }
 
@@ -381,6 +383,13 @@ mod tests {
 
     fn class(text: &str) -> Class {
         single(text).class
+    }
+
+    #[test]
+    fn single_writes_may_be_followed() {
+        let follows = |text| single(text).may_be_followed();
+        assert!(follows("UPDATE copies SET v = 'copy';") && follows("DELETE FROM t"));
+        assert!(!follows("DELETE FROM t; COPY t FROM STDIN") && !follows("COPY t FROM STDIN"));
     }
 
     #[test]

@@ -174,6 +174,7 @@ fn up_with_nodes_replicates_writes_of_each_node() {
         drop(clients);
         let status = folder.run("status", &[]).worked();
         assert!(status.contains("node3") && status.contains("postgres"), "{status}");
+        assert!(status.contains("extension"), "{status} (make -C extension install)");
         let refused = folder.run("verify", &[]).failed(1);
         assert!(refused.contains("one primary"), "{refused}");
         let refused = folder.run("up", &["--standbys", "1"]).failed(1);
