@@ -29,7 +29,7 @@ as_owner "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -w start \
 
 check() {
     make -s -C extension installcheck PG_CONFIG="$bin/pg_config" && return
-    cat extension/regression.diffs
+    cat target/extension/regression.diffs
     exit 1
 }
 
