@@ -56,6 +56,7 @@ measure() {
         printf '%s\n' '\set id random(1, 1000)' 'BEGIN ISOLATION LEVEL REPEATABLE READ;' 'UPDATE t SET v = v + 1 WHERE id = :id;'
         printf '%s\n' "$@" 'COMMIT;'
     } >"$script"
+    psql -q -X -d "$database" -c 'VACUUM consort.notes'
     before=$(ticks)
     pgbench -n -M prepared -t "$transactions" -f "$script" "$database" >/dev/null 2>&1
     awk -v ticks="$(($(ticks) - before))" -v hertz="$(getconf CLK_TCK)" -v count="$transactions" \
