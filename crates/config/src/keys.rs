@@ -4,7 +4,6 @@ mod store;
 mod words;
 
 use std::path::PathBuf;
-use std::time::Duration;
 use toml::de::DeValue;
 
 pub use super::key::{Key, Place};
