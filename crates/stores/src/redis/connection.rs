@@ -103,6 +103,10 @@ async fn check_server(connection: &mut MultiplexedConnection) -> Result<(), Stor
     if fact("role") != "master" {
         return Err(StoreError::unavailable("the Redis server is a replica; name the primary"));
     }
+    // While the server reads its append-only file, it says that it has none.
+    if fact("loading") != "0" {
+        return Err(StoreError::unavailable("the Redis server reads its files"));
+    }
     let mut refusals = Vec::new();
     if fact("cluster_enabled") == "1" {
         refusals.push("node of a Redis Cluster, and cells need one server".to_owned());
