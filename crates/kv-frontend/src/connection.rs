@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     self.session.shared.counters.idle_transactions.add(1);
                     self.session.abort(&format!(
-                        "it was idle for more than {} s (idle_transaction_timeout)",
+                        "idle for more than {} s (idle_transaction_timeout)",
                         limit.as_secs_f64()
                     ));
                     self.note_state();

@@ -2,6 +2,7 @@
 
 use crate::command::{self, COMMANDS, Connection};
 use crate::information;
+use crate::integer::integer;
 use crate::problem::Problem;
 use crate::reply::{Protocol, Reply};
 use crate::session::{Session, State};
@@ -90,7 +91,7 @@ async fn hello(session: &mut Session, arguments: &[Bytes]) -> Result<Reply, Prob
         protocol = match version.as_ref() {
             b"2" => Protocol::Resp2,
             b"3" => Protocol::Resp3,
-            digits if crate::execute::integer(digits).is_ok() => {
+            digits if integer(digits).is_ok() => {
                 return Err(Problem::coded("NOPROTO", "unsupported protocol version: take 2 or 3"));
             }
             _ => return Err(Problem::new("Protocol version is not an integer or out of range")),

@@ -2,6 +2,7 @@
 
 use crate::command::Data;
 use crate::glob::Glob;
+use crate::integer::integer;
 use crate::problem::Problem;
 use crate::reply::Reply;
 use crate::scan::{self, Cursors};
@@ -53,7 +54,7 @@ pub(crate) async fn run(
         Data::Set => set(keys, arguments).await,
         Data::SetNx => set_all(keys, arguments, true).await,
         Data::MSetNx | Data::MSet => {
-            if arguments.len() % 2 != 0 {
+            if !arguments.len().is_multiple_of(2) {
                 let name = if data == Data::MSet { "mset" } else { "msetnx" };
                 return Err(Problem::arity(name).into());
             }
@@ -88,13 +89,6 @@ pub(crate) async fn run(
             scan::keys(keys, &pattern).await
         }
     }
-}
-
-/// A number as Redis reads it: without sign `+`, spaces and leading zeros.
-pub(crate) fn integer(digits: &[u8]) -> Result<i64, Problem> {
-    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<i64>().ok());
-    let number = number.filter(|number| number.to_string().as_bytes() == digits);
-    number.ok_or_else(Problem::no_integer)
 }
 
 /// Options of SET.

@@ -155,8 +155,8 @@ impl RequestReader {
     fn announced(&mut self, length: usize, limits: &RequestLimits) -> Result<(), Malformed> {
         let unauthenticated = *limits == RequestLimits::UNAUTHENTICATED;
         if length > MAX_SKIPPED || unauthenticated && length > limits.argument {
-            let who = if unauthenticated { "unauthenticated " } else { "" };
-            return Err(Malformed(format!("{who}bulk length {length} exceeds the limit")));
+            let kind = if unauthenticated { "unauthenticated bulk length" } else { "bulk length" };
+            return Err(Malformed(format!("invalid {kind}: {length} exceeds the limit")));
         }
         self.bytes += length;
         if length > limits.argument {

@@ -1,7 +1,7 @@
 //! Reads of many keys: RANGE, KEYS, SCAN, DBSIZE. All of them read one snapshot, portion by portion.
 
-use crate::execute::integer;
 use crate::glob::Glob;
+use crate::integer::integer;
 use crate::problem::Problem;
 use crate::reply::Reply;
 use crate::transaction::{Fault, Keys};

@@ -35,7 +35,7 @@ pub(crate) struct Counters {
     pub(crate) idle_transactions: Counter,
 }
 
-/// What all connections share.
+/// State that all connections of a server share.
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) options: Options,

@@ -13,7 +13,7 @@ pub(crate) enum Level {
     Session,
     /// All that any client was told of.
     Strong,
-    /// Those of any state: without a wait.
+    /// No certain ones: some state, without a wait.
     Snapshot,
 }
 
