@@ -35,8 +35,8 @@ impl Both {
 
     /// The same command at both, whose replies must agree.
     fn ask(&mut self, connection: usize, line: &str, place: &str) {
-        let ours = compared(self.ours[connection].ask(line).unwrap());
-        let theirs = compared(self.theirs[connection].ask(line).unwrap());
+        let ours = compared(self.ours[connection].ask(line).expect("a reply"));
+        let theirs = compared(self.theirs[connection].ask(line).expect("a reply"));
         assert_eq!(ours, theirs, "{place}: connection {connection}: {line}");
     }
 }

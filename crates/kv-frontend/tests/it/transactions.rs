@@ -7,7 +7,7 @@ use testkit::eventually;
 use testkit::redis::Client;
 
 fn says(client: &mut Client, line: &str, wanted: &str) {
-    assert_eq!(client.text(line).unwrap(), wanted, "{line}");
+    assert_eq!(client.text(line).expect("a reply"), wanted, "{line}");
 }
 
 #[test]
