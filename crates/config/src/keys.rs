@@ -205,6 +205,18 @@ pub static KEYS: &[Key] = &[
         "File with the secret that nodes of the [in-memory tier](memory-tier.md) ask for.",
         |config, value| put_path(config, value, |config| &mut config.peers.secret_file),
     ),
+    global(
+        "tier_spares",
+        "0",
+        "Spares of the [in-memory tier](memory-tier.md#spares): the last nodes of the file. Reads run there when another node is lost.",
+        |config, value| put(&mut config.peers.spares, number(value, 0, 1_000)),
+    ),
+    global(
+        "tier_spare_read_interval",
+        "100",
+        "One read in so many runs at a [spare](memory-tier.md#spares), to keep it warm. 0: none, the spare is cold.",
+        |config, value| put(&mut config.peers.spare_read_interval, number(value, 0, 1_000_000)),
+    ),
     reloaded(global(
         "writers",
         "\"anywhere\"",

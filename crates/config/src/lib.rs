@@ -201,6 +201,10 @@ pub struct Peers {
     pub store: StorePlace,
     /// Capture of write sets at the nodes.
     pub capture: Capture,
+    /// Spares of the in-memory tier: the last ones of the nodes.
+    pub spares: usize,
+    /// One read in so many runs at a spare; 0: none.
+    pub spare_read_interval: u64,
 }
 
 /// Place of the cells of a key-value design: one of the three.

@@ -128,6 +128,9 @@ impl Config {
             if self.design().is_memory_tier() && self.peers.secret_file.is_none() {
                 refuse("tier_secret_file", "is missing: nodes ask for the secret in it");
             }
+            if self.peers.spares > 0 && self.peers.spares >= self.peers.nodes.len() {
+                refuse("tier_spares", "must be less than the number of [[node]] tables");
+            }
         } else {
             if self.primary.host.is_empty() {
                 refuse("primary", "is missing: write a table [primary] with its host");

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
+use memory_tier::node::Policy;
 
 use crate::core_files::CoreFiles;
 use crate::daemon::{self, READY};
@@ -40,11 +41,23 @@ pub(crate) struct Options {
     /// Megabytes that pages and their changes may take; above it the oldest reader is aborted
     #[arg(long, value_name = "MB", default_value_t = 4096)]
     memory: usize,
+    /// Versions of a page that are kept: all that readers need, or a single one (then reads may be aborted)
+    #[arg(long, value_enum, default_value_t = PageVersions::Keep)]
+    page_versions: PageVersions,
     /// Leave the terminal's session
     #[arg(long, hide = true)]
     detached: bool,
     #[command(flatten)]
     core_files: CoreFiles,
+}
+
+/// Versions of a page that a node keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum PageVersions {
+    /// All that readers need
+    Keep,
+    /// One: a read of an older version is aborted, and runs again
+    Single,
 }
 
 const EXAMPLES: &str = "\
@@ -67,7 +80,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         listen: options.listen.or(place.address()).unwrap_or(any),
         secret: secret(&options.secret_file)?,
         max_bytes: options.memory << 20,
-        policy: memory_tier::node::Policy::Keep,
+        policy: match options.page_versions {
+            PageVersions::Keep => Policy::Keep,
+            PageVersions::Single => Policy::Single,
+        },
+        limits: memory_tier::node::Limits::default(),
     })
     .map_err(|error| Failure::new(format!("cannot listen: {error}")))?;
     fs::write(place.address_file(), format!("{}\n", node.address()?))?;

@@ -53,6 +53,9 @@ pub struct Options {
     /// Nodes, for designs whose nodes are of one kind; default: 3
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
+    /// Spares of an in-memory tier, besides the nodes: each takes the place of a lost node; default: 0
+    #[arg(long, value_name = "N")]
+    spares: Option<usize>,
     /// Directory of the cluster; default: /var/lib/consort for root, else ~/.local/state/consort
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -78,6 +81,7 @@ Examples:
   consort up --listen 0.0.0.0:6432              remote clients too, with a password (see users.txt)
   consort up --writers anywhere                 local users can also log in directly at the nodes
   consort up --design base --nodes 3 --dir ./mp three servers that all take writes
+  consort up --design dmv --spares 1 --dir ./mt three nodes in memory, and one that waits for the loss of another
   consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
 
 /// Clients that write at the primary.
@@ -317,9 +321,15 @@ fn tier(
     }
     make_files(home, &file)?;
     let there = Nodes::of(home).map_or(0, |nodes| nodes.count());
-    let wanted = options.nodes.unwrap_or(if there == 0 { NODES } else { there });
+    let (before, spares) = (spares(&file), options.spares.unwrap_or(spares(&file)));
+    let wanted = options.nodes.unwrap_or(if there == 0 { NODES } else { there - before }) + spares;
     if wanted < there {
-        return Err(Failure::new(format!("the tier there has {there} nodes, and `consort up` removes none")));
+        return Err(Failure::new(format!(
+            "the tier there has {there} nodes with its spares, and `consort up` removes none"
+        )));
+    }
+    if spares != before {
+        file.set("tier_spares", &spares.to_string());
     }
     let nodes = Nodes::start(home, wanted, &home.folder().join(SECRET))?;
     let text = file.with_tier(nodes.addresses());
@@ -327,6 +337,11 @@ fn tier(
     let written = written.and_then(|config| home.replace_config(&text).map(|()| config));
     let config = written.inspect_err(|_| nodes.stop_what_it_started())?;
     Ok((Servers::Tier(nodes), config))
+}
+
+/// Spares of a tier, as its file says.
+fn spares(file: &SettingsFile) -> usize {
+    file.get("tier_spares").and_then(|spares| spares.parse().ok()).unwrap_or(0)
 }
 
 /// The choice of writers is made when the servers are made: their own rules decide who may log in.
@@ -352,7 +367,10 @@ fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> 
         return Ok(is_set(file, options));
     }
     if let Some(nodes) = Nodes::of(home) {
-        return Ok(options.nodes.is_none_or(|wanted| nodes.count() >= wanted) && is_set(file, options));
+        let spares = spares(file);
+        let has_nodes = options.nodes.is_none_or(|wanted| nodes.count() >= wanted + spares);
+        let has_spares = options.spares.is_none_or(|wanted| spares == wanted);
+        return Ok(has_nodes && has_spares && is_set(file, options));
     }
     let cluster = Cluster::open(&Programs::find()?, home.folder())?;
     Ok(options.nodes.is_none_or(|wanted| cluster.peers().len() >= wanted)
@@ -428,6 +446,11 @@ fn of_one_kind(name: &str, options: &Options) -> Result<(), Failure> {
     if is_key_value(name) && (counts.iter().any(Option::is_some) || options.writers.is_some()) {
         return Err(Failure::new(format!(
             "the design {name} has no servers: leave --standbys, --replicas, --nodes and --writers out"
+        )));
+    }
+    if options.spares.is_some() && !is_tier(name) {
+        return Err(Failure::new(format!(
+            "the design {name} has no spares: --spares is for in-memory tiers"
         )));
     }
     if !has_nodes && options.nodes.is_some() {

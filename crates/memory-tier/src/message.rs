@@ -106,6 +106,8 @@ pub enum Request {
         database: String,
         /// Settings that statements depend on: `TimeZone`, `DateStyle`, and so on.
         settings: Vec<(String, String)>,
+        /// Maximum wait for the writer, in milliseconds; 0: no limit.
+        lock_timeout_ms: u64,
     },
     /// Types of a statement. Inside a transaction it sees that transaction. Answer: `Described` or `Failed`.
     Describe {
@@ -306,7 +308,11 @@ pub struct State {
     pub part: Part,
     /// The newest version that it has without a gap.
     pub received: Version,
-    /// Sessions that have a transaction.
+    /// At the master: the newest version that its writer has made.
+    pub made: Version,
+    /// At the master: the newest version that each subscriber has acknowledged.
+    pub acknowledged: Vec<(String, Version)>,
+    /// Transactions that are open, or wait for the writer, or commit.
     pub transactions: u32,
     /// The oldest version that a transaction reads.
     pub oldest: Option<Version>,
@@ -316,8 +322,10 @@ pub struct State {
     pub commits: u64,
     /// Transactions whose results were others at their commit.
     pub conflicts: u64,
-    /// Reads that were aborted because their version was gone.
+    /// Reads that were aborted because memory was full.
     pub evicted: u64,
+    /// Reads that were aborted because another version took the place of theirs (one version for each page).
+    pub aborted: u64,
 }
 
 /// A message to a subscriber.

@@ -74,7 +74,9 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
 }
 
 fn tier_options(config: &Config) -> Result<Options, String> {
-    let nodes = config.peers.nodes.iter().map(|node| NodeOptions {
+    let active = config.peers.nodes.len().saturating_sub(config.peers.spares);
+    let nodes = config.peers.nodes.iter().enumerate().map(|(place, node)| NodeOptions {
+        is_spare: place >= active,
         name: node.name.clone(),
         address: if node.host.contains(':') {
             format!("[{}]:{}", node.host, node.port)
@@ -91,6 +93,7 @@ fn tier_options(config: &Config) -> Result<Options, String> {
             connect: config.pool.connect,
             ..Limits::default()
         },
+        spare_read_interval: config.peers.spare_read_interval,
     })
 }
 
@@ -124,6 +127,8 @@ impl Shown {
                 name: options.name.clone(),
                 role: if is_master {
                     "master"
+                } else if is_slave && self.tier.is_idle_spare(node) {
+                    "spare"
                 } else if is_slave {
                     "slave"
                 } else {
@@ -162,15 +167,17 @@ impl ShowsNodes for Shown {
             "commits",
             "conflicts",
             "evicted",
+            "aborted",
             "why",
         ];
         let line = |shown: &NodeShown| {
-            let counts: [fn(&State) -> u64; 5] = [
+            let counts: [fn(&State) -> u64; 6] = [
                 |state| state.transactions.into(),
                 |state| state.bytes,
                 |state| state.commits,
                 |state| state.conflicts,
                 |state| state.evicted,
+                |state| state.aborted,
             ];
             let mut line = vec![
                 shown.name.clone(),
@@ -213,6 +220,12 @@ impl ShowsNodes for Shown {
                     "counter",
                     "Transactions whose results were others at their commit",
                     |shown| shown.of(|state| state.conflicts),
+                ),
+                (
+                    "consort_node_aborted_total",
+                    "counter",
+                    "Reads that were aborted because another version took the place of theirs",
+                    |shown| shown.of(|state| state.aborted),
                 ),
                 ("consort_node_evicted_total", "counter", "Reads that were aborted for memory", |shown| {
                     shown.of(|state| state.evicted)

@@ -121,7 +121,7 @@ impl Executor {
                 }
                 continue;
             }
-            return match self.answer(&mut placed, run, rows).await? {
+            return match self.answer(&mut placed, run, rows, Wait::of_statement()).await? {
                 Answer::Done(tag, _) => {
                     self.keep(placed);
                     Ok(Ok(tag))
@@ -233,9 +233,12 @@ impl Executor {
             self.settings.end_transaction();
             return Ok(Ok("COMMIT"));
         };
+        // Settings of the transaction may have changed since its last statement.
+        placed.connection.is_for(&self.identity());
         placed.connection.ask(&Request::Commit);
         let node = placed.connection.node;
-        let failed = match self.reply(&mut placed, &mut Wait::default()).await? {
+        let mut wait = if block.wrote { Wait::of_commit() } else { Wait::default() };
+        let failed = match self.reply(&mut placed, &mut wait).await? {
             Ok(Reply::Committed { version }) => {
                 placed.connection.is_answered();
                 // Before the client hears of it: its next read, wherever it runs, sees the commit.
@@ -246,7 +249,7 @@ impl Executor {
             Ok(Reply::Failed(failure)) => {
                 placed.connection.is_answered();
                 self.scheduler.give_back(placed);
-                Some(for_client(failure))
+                Some(for_client(wait.explain(failure)))
             }
             lost => {
                 let why = lost.err().unwrap_or_else(|| "an answer out of order".to_owned());

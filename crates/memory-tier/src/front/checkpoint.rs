@@ -110,7 +110,7 @@ pub(super) fn read(folder: &Path) -> io::Result<Option<impl Iterator<Item = Part
 
 /// Whether what was copied at this version in this epoch is decided.
 pub(super) fn is_decided(log: &Log, epoch: u64, version: Version) -> bool {
-    log.newest() >= version && log.keeps(epoch) >= version
+    log.newest() >= version && log.epochs().keeps(epoch) >= version
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 /// SQLSTATE of a statement that was cancelled.
 const CANCELED: &str = "57014";
+/// Hint of an error that leaves the outcome of a transaction open.
+pub(super) const UNKNOWN_HINT: &str =
+    "The transaction may or may not have been committed: look for its changes before you run it again.";
 /// SQLSTATE of a write in a read-only transaction.
 pub(super) const READ_ONLY: &str = "25006";
 /// SQLSTATE of a transaction that may succeed when it is run again.
@@ -171,7 +174,8 @@ impl Executor {
             placed.connection.is_for(&self.identity());
             placed.connection.ask(&Request::Once(begin, run.clone()));
             let node = placed.connection.node;
-            match self.answer(&mut placed, run, rows).await? {
+            let commits = work == Work::Writes;
+            match self.answer(&mut placed, run, rows, Wait { commits, ..Wait::of_statement() }).await? {
                 Answer::Done(tag, version) => {
                     if let Some(version) = version {
                         self.scheduler.tier.acknowledged(version);
@@ -218,8 +222,7 @@ impl Executor {
             _ = self.seat.sent_away() => {}
             () = self.seat.running.cancelled() => {}
         }
-        let hint = "The transaction may or may not have been committed: look for its changes before you run it again.";
-        failure("08007", "the master is gone, and the transaction's outcome is unknown", hint)
+        failure("08007", "the master is gone, and the transaction's outcome is unknown", UNKNOWN_HINT)
     }
 
     /// A node does not take the work: waits a little if no other one does.
@@ -291,8 +294,13 @@ impl Executor {
     }
 
     /// Takes the answer to one statement. Rows that are not held go to the client as soon as more follow.
-    pub(super) async fn answer(&mut self, placed: &mut Placed, run: &Run, rows: &mut Rows) -> Step<Answer> {
-        let mut wait = Wait { cancellable: true, ..Wait::default() };
+    pub(super) async fn answer(
+        &mut self,
+        placed: &mut Placed,
+        run: &Run,
+        rows: &mut Rows,
+        mut wait: Wait,
+    ) -> Step<Answer> {
         loop {
             match self.reply(placed, &mut wait).await? {
                 Ok(Reply::Described { columns, .. }) => match columns {
@@ -327,11 +335,7 @@ impl Executor {
                     placed.connection.is_answered();
                     return Ok(Answer::Failed(match failure.sqlstate.as_str() {
                         CANCELED if rows.overflows => too_large(),
-                        CANCELED if wait.timed_out => {
-                            failure_of("57014", "canceling statement due to statement timeout")
-                        }
-                        CANCELED => failure_of("57014", "canceling statement due to user request"),
-                        _ => failure,
+                        _ => wait.explain(failure),
                     }));
                 }
                 Ok(_) => return Ok(Answer::Lost("an answer out of order".to_owned())),
@@ -366,9 +370,9 @@ impl Executor {
                 why = self.seat.sent_away() => {
                     let (scheduler, session) = (self.scheduler.clone(), connection.session);
                     spawn_local(async move { scheduler.cancel(node, session).await });
-                    return Err(Gone::Away(why));
+                    return Err(if wait.commits { Gone::AwayInCommit(why) } else { Gone::Away(why) });
                 }
-                () = poll_fn(|cx| self.client.poll_closed(cx)), if wait.cancellable && wait.leave_by.is_none() => {
+                () = poll_fn(|cx| self.client.poll_closed(cx)), if wait.may_leave() => {
                     wait.leaves();
                 }
                 () = until(wait.leave_by), if wait.leave_by.is_some() => return Err(Gone::Client),
@@ -420,6 +424,10 @@ pub(super) struct Described {
 pub(super) struct Wait {
     /// The statement may be cancelled.
     cancellable: bool,
+    /// The statement ends when its client goes.
+    leaves_with_client: bool,
+    /// The answer tells the outcome of a commit.
+    commits: bool,
     timed_out: bool,
     /// Moment of the next cancel request.
     cancel_at: Option<Instant>,
@@ -428,6 +436,31 @@ pub(super) struct Wait {
 }
 
 impl Wait {
+    /// The wait for a statement's answer.
+    pub(super) fn of_statement() -> Wait {
+        Wait { cancellable: true, leaves_with_client: true, ..Wait::default() }
+    }
+
+    /// The wait for a commit's answer. A client that has sent COMMIT may go: it commits.
+    pub(super) fn of_commit() -> Wait {
+        Wait { cancellable: true, commits: true, ..Wait::default() }
+    }
+
+    /// The failure as the client gets it: a node does not know why it was asked to cancel a statement.
+    pub(super) fn explain(&self, failure: Failure) -> Failure {
+        match failure.sqlstate.as_str() {
+            CANCELED if self.timed_out => {
+                failure_of(CANCELED, "canceling statement due to statement timeout")
+            }
+            CANCELED => failure_of(CANCELED, "canceling statement due to user request"),
+            _ => failure,
+        }
+    }
+
+    fn may_leave(&self) -> bool {
+        self.leaves_with_client && self.leave_by.is_none()
+    }
+
     fn may_begin_to_cancel(&self) -> bool {
         self.cancellable && self.cancel_at.is_none()
     }
@@ -450,7 +483,13 @@ async fn until(moment: Option<Instant>) {
 }
 
 fn identity(seat: &Seat, settings: &Settings) -> Identity {
-    Identity { user: seat.user.clone(), database: seat.database.clone(), settings: settings.for_nodes() }
+    let lock_timeout = settings.limit("lock_timeout").unwrap_or_default();
+    Identity {
+        user: seat.user.clone(),
+        database: seat.database.clone(),
+        settings: settings.for_nodes(),
+        lock_timeout_ms: u64::try_from(lock_timeout.as_millis()).unwrap_or(u64::MAX),
+    }
 }
 
 /// Now, in microseconds since 1970.

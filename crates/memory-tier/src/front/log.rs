@@ -2,9 +2,9 @@
 
 use crate::message::{self, HEADER, Hello, Purpose, Received, Ship, Version};
 use disk::{Disk, Point};
+use eager_flow::{Bugs, Epoch, Epochs};
 use history::Version as Place;
 use ledger::Ledger;
-use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::fs::DirBuilder;
 use std::io;
@@ -25,21 +25,12 @@ const NAME_EPOCHS: Point = "tier.epochs_name";
 /// Encoded write sets that fit into a frame.
 type Portion = Result<Vec<Vec<u8>>, String>;
 
-/// An epoch and the newest version that was decided when it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Epoch {
-    /// Its number.
-    pub number: u64,
-    /// Versions above belong to it or to later ones.
-    pub decided: Version,
-}
-
 /// The query log and the epochs, in one folder.
 pub struct Log {
     ledger: Ledger,
     disk: Disk,
     folder: PathBuf,
-    epochs: RefCell<Vec<Epoch>>,
+    epochs: RefCell<Epochs>,
     appended: Cell<u64>,
 }
 
@@ -64,7 +55,7 @@ impl Log {
             ledger,
             disk,
             folder: folder.to_owned(),
-            epochs: RefCell::new(epochs),
+            epochs: RefCell::new(Epochs::new(epochs, Bugs::default())),
             appended: Cell::new(0),
         })
     }
@@ -96,12 +87,12 @@ impl Log {
 
     /// The newest epoch that has begun; zero: none.
     pub fn epoch(&self) -> u64 {
-        self.epochs.borrow().last().map_or(0, |epoch| epoch.number)
+        self.epochs.borrow().newest()
     }
 
-    /// The newest version that a node which was last in `epoch` may keep: versions above are not those of the order.
-    pub fn keeps(&self, epoch: u64) -> Version {
-        keeps(&self.epochs.borrow(), epoch)
+    /// The epochs that have begun.
+    pub fn epochs(&self) -> Epochs {
+        self.epochs.borrow().clone()
     }
 
     /// Writes down that an epoch begins.
@@ -109,9 +100,8 @@ impl Log {
     /// # Errors
     /// The file cannot be written: the process must not go on with the epoch.
     pub fn begins(&self, epoch: Epoch) -> io::Result<()> {
-        let mut epochs = self.epochs.borrow().clone();
-        append(&mut epochs, epoch);
-        let bytes = postcard::to_stdvec(&epochs).map_err(io::Error::other)?;
+        let epochs = self.epochs.borrow().with(epoch);
+        let bytes = postcard::to_stdvec(epochs.list()).map_err(io::Error::other)?;
         let (file, new) = (self.folder.join("epochs"), self.folder.join("epochs.new"));
         // What a crash has left there.
         if new.exists() {
@@ -207,17 +197,6 @@ impl Log {
     }
 }
 
-fn keeps(epochs: &[Epoch], epoch: u64) -> Version {
-    let later = epochs.iter().filter(|later| later.number > epoch);
-    later.map(|later| later.decided).min().unwrap_or(Version::MAX)
-}
-
-/// Adds an epoch, and drops those that say nothing more: a node that must drop what they dropped drops as much for this one.
-fn append(epochs: &mut Vec<Epoch>, new: Epoch) {
-    epochs.retain(|epoch| epoch.decided < new.decided);
-    epochs.push(new);
-}
-
 /// Reads one frame.
 ///
 /// # Errors
@@ -230,23 +209,4 @@ pub(crate) async fn read<T: serde::de::DeserializeOwned>(
     let mut body = vec![0; message::body_length(&header)?];
     from.read_exact(&mut body).await?;
     message::parse(&header, &body)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn epochs_that_are_dropped_change_nothing_of_what_a_node_keeps() {
-        let (mut all, mut few) = (Vec::new(), Vec::new());
-        for (number, decided) in (1..).zip([0, 0, 4, 4, 4, 9, 7, 7, 12, 12]) {
-            let epoch = Epoch { number, decided };
-            all.push(epoch);
-            append(&mut few, epoch);
-            for known in 0..=number {
-                assert_eq!(keeps(&few, known), keeps(&all, known), "epoch {known} of {number}");
-            }
-        }
-        assert_eq!(few.iter().map(|epoch| epoch.number).collect::<Vec<_>>(), [2, 5, 8, 10]);
-    }
 }

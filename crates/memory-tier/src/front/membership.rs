@@ -10,9 +10,10 @@
 //! - A node that does not answer is no member, and serves no reads, from the first look on that misses it.
 
 use super::checkpoint::{self, SILENCE_LIMIT};
-use super::log::{Epoch, Log, read};
+use super::log::{Log, read};
 use super::tier_state::Tier;
 use crate::message::{self, Hello, Order, Part, Purpose, Report, State, Version};
+use eager_flow::{Bugs, Epoch, Members, NodeProgress, master_of};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -50,9 +51,8 @@ pub struct Membership {
     log: Rc<Log>,
     controls: Vec<Control>,
     epoch: Cell<u64>,
-    members: RefCell<Vec<usize>>,
-    /// The master's newest version at the last look.
-    last: Cell<Version>,
+    members: RefCell<Members>,
+    began: Instant,
     subscription: RefCell<Option<JoinHandle<()>>>,
     fatal: RefCell<Option<String>>,
 }
@@ -67,8 +67,8 @@ impl Membership {
             log,
             controls,
             epoch,
-            members: RefCell::default(),
-            last: Cell::new(0),
+            members: RefCell::new(Members::new(Bugs::default())),
+            began: Instant::now(),
             subscription: RefCell::default(),
             fatal: RefCell::default(),
         })
@@ -81,11 +81,10 @@ impl Membership {
 
     /// Decides for ever. Completes with the reason when the process must stop.
     pub async fn run(self: &Rc<Membership>) -> String {
-        let began = Instant::now();
         loop {
             self.tier.look_begins();
             let states = self.look().await;
-            let may_choose = began.elapsed() > FIRST_LIMIT || states.iter().all(Option::is_some);
+            let may_choose = self.began.elapsed() > FIRST_LIMIT || states.iter().all(Option::is_some);
             let done = match self.tier.master() {
                 Some(master) if self.leads(states[master].as_ref()) => self.integrate(master, &states).await,
                 _ if may_choose || self.tier.newest() > 0 => self.choose(&states).await,
@@ -194,10 +193,9 @@ impl Membership {
     /// Makes slaves of the other nodes, and members of those that have caught up.
     async fn integrate(self: &Rc<Membership>, master: usize, states: &[Option<State>]) -> io::Result<()> {
         let epoch = self.epoch.get();
-        let received = states[master].as_ref().map_or(0, |state| state.received);
-        let last = self.last.replace(received);
+        let Some(leader) = &states[master] else { return Ok(()) };
         // What the master shows is decided, also if the session that waited for it was lost.
-        self.tier.acknowledged(received);
+        self.tier.acknowledged(leader.received);
         let follows = |state: &State| state.epoch == epoch && matches!(state.part, Part::Slave { .. });
         for (node, state) in states.iter().enumerate().filter(|(node, _)| *node != master) {
             let Some(state) = state else { continue };
@@ -211,17 +209,19 @@ impl Membership {
                 });
             }
         }
-        let has_come = |state: &State| follows(state) && state.received >= last;
-        let was = self.members.borrow().clone();
-        // A member that answers stays one, however far behind it is: commits wait for it.
-        let members: Vec<usize> = (0..states.len())
-            .filter(|node| *node != master)
-            .filter(|node| {
-                states[*node]
-                    .as_ref()
-                    .is_some_and(|state| if was.contains(node) { follows(state) } else { has_come(state) })
-            })
-            .collect();
+        // A node that stands still may receive and not say so: what the master has heard counts.
+        let heard = |node: usize| {
+            let name = &self.tier.options.nodes[node].name;
+            leader.acknowledged.iter().find(|(known, _)| known == name).map_or(0, |(_, version)| *version)
+        };
+        let progress = |(node, state): (usize, &Option<State>)| {
+            let state = state.as_ref().filter(|_| node != master)?;
+            Some(NodeProgress { follows: follows(state), received: state.received.min(heard(node)) })
+        };
+        let nodes: Vec<_> = states.iter().enumerate().map(progress).collect();
+        let newest = (leader.received, leader.made);
+        let was = self.members.borrow().list().to_vec();
+        let members = self.members.borrow_mut().after(&nodes, newest, self.began.elapsed());
         for node in was.iter().filter(|node| !members.contains(node)) {
             if self.tier.serves(*node) {
                 self.tier.set_serves(*node, false, "not caught up yet");
@@ -231,7 +231,7 @@ impl Membership {
             let names = self.names(&members);
             tracing::info!(epoch, members = names.join(", "), "members change");
             self.order(master, &Order::Members { epoch, names }).await?;
-            self.members.replace(members.clone());
+            self.members.borrow_mut().set(members.clone());
         }
         for node in members {
             if !self.tier.serves(node) {
@@ -251,14 +251,15 @@ impl Membership {
 
     /// Makes a node a slave of the master.
     async fn enlist(&self, node: usize, master: usize, state: &State) -> io::Result<()> {
-        let support = self.members.borrow().iter().copied().find(|member| *member != node).unwrap_or(master);
+        let support =
+            self.members.borrow().list().iter().copied().find(|member| *member != node).unwrap_or(master);
         let address = |node: usize| self.tier.options.nodes[node].address.clone();
         let part = Part::Slave {
             name: self.tier.options.nodes[node].name.clone(),
             master: address(master),
             support: address(support),
         };
-        let decided = self.log.keeps(state.epoch);
+        let decided = self.log.epochs().keeps(state.epoch);
         self.order(node, &Order::Become { epoch: self.epoch.get(), decided, part }).await.map(drop)
     }
 
@@ -272,7 +273,7 @@ impl Membership {
             self.tier.give_up(master);
         }
         self.tier.set_master(None);
-        self.members.borrow_mut().clear();
+        self.members.borrow_mut().begin(0);
         let answer = (0..states.len()).filter(|node| states[*node].is_some());
         answer.for_each(|node| {
             self.tier.set_serves(node, false, "an epoch begins when the query log is durable")
@@ -285,16 +286,12 @@ impl Membership {
                 return Ok(());
             }
         };
-        let keeps = |state: &State| state.received.min(self.log.keeps(state.epoch)).min(decided);
-        let there = states.iter().enumerate().filter_map(|(node, state)| Some((node, state.as_ref()?)));
-        let Some((master, state)) =
-            there.clone().max_by_key(|(node, state)| (keeps(state), std::cmp::Reverse(*node)))
-        else {
-            return Ok(());
-        };
-        let highest = there.map(|(_, state)| state.epoch).max().unwrap_or(0);
+        let epochs = self.log.epochs();
+        let each: Vec<_> =
+            states.iter().map(|state| state.as_ref().map(|state| (state.epoch, state.received))).collect();
+        let Some((master, kept)) = master_of(&each, decided, &epochs) else { return Ok(()) };
+        let highest = each.iter().flatten().map(|(epoch, _)| *epoch).max().unwrap_or(0);
         let number = self.epoch.get().max(highest) + 1;
-        let kept = keeps(state);
         if let Err(error) = self.log.begins(Epoch { number, decided }) {
             self.fatal.replace(Some(format!("cannot write the epochs: {error}")));
             return Ok(());
@@ -307,7 +304,7 @@ impl Membership {
         let state = self.state_after(master, &Order::Become { epoch: number, decided, part }).await?;
         let name = &self.tier.options.nodes[master].name;
         tracing::info!(epoch = number, master = name, version = decided, "an epoch begins");
-        self.last.set(state.received);
+        self.members.borrow_mut().begin(state.received);
         self.tier.acknowledged(decided);
         self.subscribe_log(master);
         self.tier.set_master(Some(master));
@@ -369,7 +366,7 @@ impl Membership {
     /// Copies a member's pages into the checkpoint, and has the log forget what is older.
     async fn make_checkpoint(&self) -> io::Result<Version> {
         let epoch = self.epoch.get();
-        let node = self.members.borrow().first().copied().or(self.tier.master());
+        let node = self.members.borrow().list().first().copied().or(self.tier.master());
         let node = node.ok_or_else(|| io::Error::other("no node serves"))?;
         let (folder, secret) = (self.log.folder().to_owned(), self.tier.options.secret.clone());
         let address = self.tier.options.nodes[node].address.clone();

@@ -9,7 +9,8 @@
 //! # Invariants
 //!
 //! - A commit raises the newest acknowledged version before its client hears of it: every later read through this front sees it.
-//! - A write is sent once. A lost answer is 08007, unless nothing of it can have been committed.
+//! - A write is sent once. A lost answer is 08007, unless nothing of it can have been committed. So is the end of a session that
+//!   must leave before the answer.
 //! - A read is run again at another node only as long as nothing of its result has left.
 
 mod answers;
@@ -51,6 +52,8 @@ enum Gone {
     Client,
     /// Its client must leave.
     Away(Leave),
+    /// Its client must leave while a transaction commits: the outcome is unknown.
+    AwayInCommit(Leave),
     /// Its client does not follow the protocol.
     Broken(String),
     /// The client was idle in a block for too long.

@@ -22,6 +22,8 @@ pub(super) struct Identity {
     pub(super) user: String,
     pub(super) database: String,
     pub(super) settings: Vec<(String, String)>,
+    /// Maximum wait for the writer, in milliseconds; 0: no limit.
+    pub(super) lock_timeout_ms: u64,
 }
 
 /// Frames over TCP. Reading may be dropped at any moment, and goes on where it was.
@@ -121,8 +123,8 @@ impl NodeConnection {
         if self.identity.as_ref().is_some_and(|known| Rc::ptr_eq(known, identity) || known == identity) {
             return;
         }
-        let Identity { user, database, settings } = (**identity).clone();
-        self.line.write(&Request::Client { user, database, settings });
+        let Identity { user, database, settings, lock_timeout_ms } = (**identity).clone();
+        self.line.write(&Request::Client { user, database, settings, lock_timeout_ms });
         self.identity = Some(identity.clone());
     }
 

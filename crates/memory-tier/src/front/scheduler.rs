@@ -6,7 +6,7 @@ use super::scheduling::{Estimates, Load, choose};
 use super::tier_state::Tier;
 use crate::message::{Failure, Version};
 use dialect::{Statement, split};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -35,6 +35,8 @@ pub(super) struct Scheduler {
     loads: RefCell<Vec<Load>>,
     estimates: RefCell<Estimates>,
     texts: RefCell<HashMap<String, Rc<[Rc<Parsed>]>>>,
+    /// Reads that were placed.
+    reads: Cell<u64>,
 }
 
 /// Statements that a transaction will run.
@@ -83,6 +85,7 @@ impl Scheduler {
             loads: RefCell::new(vec![Load::default(); nodes]),
             estimates: RefCell::default(),
             texts: RefCell::default(),
+            reads: Cell::new(0),
         })
     }
 
@@ -119,9 +122,9 @@ impl Scheduler {
     ) -> Result<Placed, Failure> {
         loop {
             let Some(node) = self.node_for(work, version, avoided) else {
-                let someone = self.tier.until(|_| self.node_for(work, version, avoided).is_some());
-                if timeout_at(deadline, someone).await.is_err() {
-                    return Err(nobody(work));
+                let found = self.tier.until(|_| self.node_for(work, version, avoided).is_some());
+                if timeout_at(deadline, found).await.is_err() {
+                    return Err(no_node(work));
                 }
                 continue;
             };
@@ -136,7 +139,7 @@ impl Scheduler {
             }
             drop(load);
             if Instant::now() >= deadline {
-                return Err(nobody(work));
+                return Err(no_node(work));
             }
             if self.node_for(work, version, avoided) == Some(node) {
                 tokio::select! {
@@ -157,12 +160,16 @@ impl Scheduler {
             .iter()
             .enumerate()
             .filter(|(node, _)| self.tier.serves(*node) && Some(*node) != master && !avoided.contains(node));
-        let chosen = choose(&slaves.collect::<Vec<_>>(), version);
+        let (spares, slaves): (Vec<_>, Vec<_>) = slaves.partition(|(node, _)| self.tier.is_idle_spare(*node));
+        let interval = self.tier.options.spare_read_interval;
+        let warms = interval > 0 && self.reads.get() % interval == interval - 1;
+        let chosen = choose(if warms && !spares.is_empty() { &spares } else { &slaves }, version);
         chosen.or(master).or_else(|| (0..loads.len()).find(|node| self.tier.serves(*node)))
     }
 
     fn count(self: &Rc<Scheduler>, node: usize, work: Work, version: Version) -> Option<Counted> {
         let Work::Reads { key } = work else { return None };
+        self.reads.set(self.reads.get() + 1);
         let estimate_us = self.estimates.borrow().of(key);
         self.loads.borrow_mut()[node].begin(version, estimate_us);
         Some(Counted { scheduler: self.clone(), node, version, key, estimate_us, began: Instant::now() })
@@ -213,7 +220,7 @@ pub(super) fn silent() -> std::io::Error {
 }
 
 /// No node takes the work.
-fn nobody(work: Work) -> Failure {
+fn no_node(work: Work) -> Failure {
     let why = match work {
         Work::Reads { .. } => "no node of the in-memory tier serves reads now",
         Work::Writes => "the in-memory tier has no master now",

@@ -9,7 +9,7 @@
 
 use super::answers::{Severity, failure, write_failure};
 use super::block::Kind;
-use super::executor::{Executor, Rows};
+use super::executor::{Executor, Rows, UNKNOWN_HINT};
 use super::extended::Names;
 use super::settings::Settings;
 use super::{Gone, Step};
@@ -72,6 +72,10 @@ impl Session {
         let word = match gone {
             Gone::Client => None,
             Gone::Away(why) => Some(why.word()),
+            Gone::AwayInCommit(why) => Some(
+                Problem::fatal("08007", format!("disconnected during a commit ({})", why.key()))
+                    .hint(UNKNOWN_HINT),
+            ),
             Gone::Broken(why) => {
                 self.registry.note_unruly(&self.executor.seat, &why);
                 Some(Problem::fatal("08P01", why))

@@ -3,6 +3,7 @@
 //! Membership fills it, sessions read it. Sessions report connections that broke.
 
 use crate::message::{State, Version};
+use eager_flow::{Bugs, Tags, promoted_spares};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub struct NodeOptions {
     pub name: String,
     /// Its address: host and port.
     pub address: String,
+    /// Reads run there only in place of lost nodes, and to keep it warm.
+    pub is_spare: bool,
 }
 
 /// Limits of sessions.
@@ -58,6 +61,8 @@ pub struct Options {
     pub database: String,
     /// Limits of sessions.
     pub limits: Limits,
+    /// One read in so many runs at a spare, to keep it warm; 0: none.
+    pub spare_read_interval: u64,
 }
 
 /// A node as the front knows it.
@@ -76,7 +81,7 @@ struct Node {
 pub struct Tier {
     /// Options of the tier.
     pub options: Options,
-    newest: Cell<Version>,
+    tags: Cell<Tags>,
     master: Cell<Option<usize>>,
     nodes: Vec<Node>,
     changed: watch::Sender<()>,
@@ -94,7 +99,7 @@ impl Tier {
         Tier {
             nodes: options.nodes.iter().map(|_| Node::default()).collect(),
             options,
-            newest: Cell::new(0),
+            tags: Cell::new(Tags::new(Bugs::default())),
             master: Cell::new(None),
             changed: watch::Sender::new(()),
             failures: RefCell::default(),
@@ -106,12 +111,14 @@ impl Tier {
 
     /// The newest acknowledged version.
     pub fn newest(&self) -> Version {
-        self.newest.get()
+        self.tags.get().tag()
     }
 
     /// Raises the newest acknowledged version. An older one changes nothing.
     pub fn acknowledged(&self, version: Version) {
-        self.newest.set(self.newest.get().max(version));
+        let mut tags = self.tags.get();
+        tags.acknowledge(version);
+        self.tags.set(tags);
     }
 
     /// The node where writes run.
@@ -128,6 +135,17 @@ impl Tier {
     /// Whether reads may run at the node.
     pub fn serves(&self, node: usize) -> bool {
         self.nodes[node].serves.get()
+    }
+
+    /// Whether the node is a spare, and takes no lost node's place.
+    pub fn is_idle_spare(&self, node: usize) -> bool {
+        if !self.options.nodes[node].is_spare || self.master() == Some(node) {
+            return false;
+        }
+        let nodes = self.options.nodes.iter().enumerate();
+        let there = |node| self.serves(node) || self.master() == Some(node);
+        let nodes: Vec<_> = nodes.map(|(node, options)| (options.is_spare, there(node))).collect();
+        !promoted_spares(&nodes, self.master()).contains(&node)
     }
 
     /// Says whether reads may run at the node, and if not, why.

@@ -1,8 +1,10 @@
 //! The front's orders: the node's part, its state, its pages.
 
 use super::engine::Engine;
-use super::{line, slave};
+use super::slave;
+use super::transaction::Making;
 use crate::message::{self, Order, Part, Report, Version};
+use eager_flow::{Bugs, Standing};
 use pages::WriteSet;
 use std::io::{self, BufReader, Write};
 use std::net::TcpStream;
@@ -59,7 +61,8 @@ fn obey(engine: &Arc<Engine>, order: Order, loaded: &mut Loaded) -> Result<Repor
 /// Takes a part. Versions above the decided one are dropped; no reader sees them.
 fn begin(engine: &Arc<Engine>, epoch: u64, decided: Version, part: Part) -> Result<(), String> {
     engine.stands(epoch, part.clone(), || {
-        if engine.store.received() > decided
+        let drops_above = Standing::drops_above(engine.store.received(), decided, Bugs::default());
+        if let Some(decided) = drops_above
             && let Err(error) = engine.store.discard_above(decided)
         {
             // What is here is not of the order, and cannot be taken back: the memory has to be lost.
@@ -69,12 +72,12 @@ fn begin(engine: &Arc<Engine>, epoch: u64, decided: Version, part: Part) -> Resu
         engine.sequences.forget_all();
         if let Part::Master { members } = &part {
             let mut making =
-                line::Making::open(&engine.store, &engine.sequences).map_err(|failure| failure.message)?;
+                Making::open(&engine.store, &engine.sequences).map_err(|failure| failure.message)?;
             let from = engine.store.received();
             let first = if from == 0 { making.found().map_err(|failure| failure.message)? } else { None };
             engine.line.begins(epoch, members, making, from);
             if let Some(set) = first {
-                engine.line.push(engine, set).map_err(|failure| failure.message)?;
+                engine.line.push(engine, epoch, set).map_err(|failure| failure.message)?;
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! State that the connections of a node share.
 
-use super::Options;
 use super::line::Line;
 use super::sequences::Sequences;
+use super::{Limits, Options};
 use crate::message::{Part, State, Version};
+use eager_flow::Bugs;
 use pages::Store;
 use rusqlite::InterruptHandle;
 use std::collections::HashMap;
@@ -24,8 +25,22 @@ pub(super) struct Standing {
     pub(super) part: Part,
 }
 
+/// A session's statement, as a cancel request sees it.
+#[derive(Default)]
+pub(super) enum Activity {
+    /// None, or one that cannot be canceled.
+    #[default]
+    Idle,
+    /// It waits for the writer.
+    Waits,
+    /// It was canceled while it waited.
+    Canceled,
+    /// It runs, and can be interrupted.
+    Runs(InterruptHandle),
+}
+
 /// The statement that a session runs, for its cancellation.
-pub(super) type Running = Arc<Mutex<Option<InterruptHandle>>>;
+pub(super) type Running = Arc<Mutex<Activity>>;
 
 /// State that the connections share.
 pub(super) struct Engine {
@@ -40,11 +55,29 @@ pub(super) struct Engine {
     pub(super) line: Line,
     sessions: Mutex<HashMap<u64, Running>>,
     next_session: AtomicU64,
-    pub(super) transactions: AtomicU32,
+    transactions: AtomicU32,
+    pub(super) limits: Limits,
     history: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) conflicts: AtomicU64,
     pub(super) evicted: AtomicU64,
+    pub(super) aborted: AtomicU64,
+}
+
+/// A transaction that is open, or runs under the writer.
+pub(super) struct CountedTransaction(Arc<Engine>);
+
+impl CountedTransaction {
+    pub(super) fn begin(engine: &Arc<Engine>) -> CountedTransaction {
+        engine.transactions.fetch_add(1, Ordering::Relaxed);
+        CountedTransaction(engine.clone())
+    }
+}
+
+impl Drop for CountedTransaction {
+    fn drop(&mut self) {
+        self.0.transactions.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Engine {
@@ -60,10 +93,12 @@ impl Engine {
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             transactions: AtomicU32::new(0),
+            limits: options.limits,
             history: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            aborted: AtomicU64::new(0),
         }
     }
 
@@ -90,9 +125,8 @@ impl Engine {
         step: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
         let mut standing = locked(&self.standing);
-        // A node may be asked to drop versions first, and learn its part in the same epoch.
-        let is_begun = epoch == standing.epoch && standing.part == Part::Idle && part != Part::Idle;
-        if epoch <= standing.epoch && !is_begun {
+        let known = eager_flow::Standing { epoch: standing.epoch, has_part: standing.part != Part::Idle };
+        if !known.obeys(epoch, part != Part::Idle, Bugs::default()) {
             return Err(format!("epoch {epoch} is over: this node is in epoch {}", standing.epoch));
         }
         self.line.ends("the master's epoch is over");
@@ -153,14 +187,17 @@ impl Engine {
         locked(&self.sessions).remove(&session);
     }
 
-    /// Ends the statement that a session runs, if it runs one.
+    /// Ends the statement that a session runs, or that waits for the writer.
     pub(super) fn cancel(&self, session: u64) {
-        let running = locked(&self.sessions).get(&session).cloned();
-        if let Some(running) = running
-            && let Some(handle) = &*locked(&running)
-        {
-            handle.interrupt();
+        let Some(running) = locked(&self.sessions).get(&session).cloned() else { return };
+        let mut activity = locked(&running);
+        match &*activity {
+            Activity::Runs(statement) => statement.interrupt(),
+            Activity::Waits => *activity = Activity::Canceled,
+            Activity::Idle | Activity::Canceled => {}
         }
+        drop(activity);
+        self.line.writers.wake();
     }
 
     /// Says that versions may have another content than before.
@@ -183,12 +220,15 @@ impl Engine {
             epoch,
             part,
             received: self.store.received(),
+            made: self.line.made(),
+            acknowledged: self.line.acknowledged(),
             transactions: self.transactions.load(Ordering::Relaxed),
             oldest: self.store.oldest_reader(),
             bytes: self.store.bytes() as u64,
             commits: count(&self.commits),
             conflicts: count(&self.conflicts),
             evicted: count(&self.evicted),
+            aborted: count(&self.aborted),
         }
     }
 }

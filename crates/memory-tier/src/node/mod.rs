@@ -22,6 +22,7 @@ mod session;
 mod slave;
 mod subscriber;
 mod transaction;
+mod writer_queue;
 
 use crate::message::{self, Hello, Purpose, Report};
 use engine::Engine;
@@ -33,8 +34,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A connection says within this time what it is for.
-const HELLO_TIME: Duration = Duration::from_secs(5);
 /// Connections that have not shown the secret yet are at most so many.
 const UNKNOWN_LIMIT: usize = 64;
 /// Pause of the thread that applies diffs in the background.
@@ -51,6 +50,24 @@ pub struct Options {
     pub max_bytes: usize,
     /// Whether old versions of pages are kept for their readers.
     pub policy: Policy,
+    /// Limits of connections and commits.
+    pub limits: Limits,
+}
+
+/// Limits of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A connection says within this time what it is for.
+    pub hello: Duration,
+    /// Bytes of a commit's changed pages. They travel in one frame.
+    pub write_set_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        // Around a write set a frame has a few bytes more.
+        Limits { hello: Duration::from_secs(5), write_set_bytes: message::FRAME_LIMIT - (1 << 10) }
+    }
 }
 
 /// A node that listens, and serves no connection yet.
@@ -130,7 +147,7 @@ impl Node {
 /// The first frame of a connection, which shows the secret.
 fn greet(engine: &Engine, mut stream: &TcpStream) -> io::Result<Purpose> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(HELLO_TIME))?;
+    stream.set_read_timeout(Some(engine.limits.hello))?;
     let hello: Hello = message::read_within(message::HELLO_LIMIT, &mut stream)?;
     if !engine.is_secret(&hello.secret) {
         let why = "the secret is another (tier_secret_file)";

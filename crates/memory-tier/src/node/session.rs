@@ -1,10 +1,10 @@
 //! A session of the front at this node: transactions, one after the other.
 
-use super::engine::{Engine, Running, locked};
+use super::engine::{Activity, CountedTransaction, Engine, Running, locked};
 use super::line::commit_eager;
-use super::transaction::{Client, Desk, Outcome, Transaction, gone, page_error, simple};
+use super::transaction::{Client, Desk, Making, Transaction, gone, page_error, simple};
 use crate::message::{self, Begin, ELSEWHERE, Failure, RESULT_LIMIT, ROWS_AT, Reply, Request, Run, Version};
-use pages::Reader;
+use pages::{Reader, WriteSet};
 use std::io::{self, BufReader, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
@@ -32,6 +32,7 @@ pub(super) fn serve(engine: &Arc<Engine>, stream: TcpStream) -> io::Result<()> {
 struct Open {
     transaction: Transaction,
     at: Version,
+    counted: CountedTransaction,
 }
 
 struct Session<'a> {
@@ -92,8 +93,9 @@ impl<'a> Session<'a> {
     /// Answers a request, but for its failure.
     fn answer(&mut self, request: Request) -> io::Result<Result<(), Failure>> {
         let reply = match request {
-            Request::Client { user, database, settings } => {
-                self.client = Client { user, database, settings };
+            Request::Client { user, database, settings, lock_timeout_ms } => {
+                let lock_timeout = (lock_timeout_ms > 0).then(|| Duration::from_millis(lock_timeout_ms));
+                self.client = Client { user, database, settings, lock_timeout };
                 self.desk.client(&self.client);
                 return Ok(Ok(()));
             }
@@ -102,7 +104,7 @@ impl<'a> Session<'a> {
             Request::Run(run) => return self.run(&run),
             Request::Once(begin, run) if begin.writes => return self.write_once(&begin, &run),
             Request::Once(begin, run) => return self.read_once(begin, &run),
-            Request::Commit => self.commit(),
+            Request::Commit => self.commit()?,
             Request::Rollback => {
                 let version = self.open.as_ref().map_or(0, |open| open.at);
                 self.end();
@@ -167,8 +169,8 @@ impl<'a> Session<'a> {
             return Err(simple(ELSEWHERE, &format!("version {at} has not come to the node in time")));
         }
         let at = self.reader.begin(at).map_err(|error| page_error(&error))?;
-        self.engine.transactions.fetch_add(1, Ordering::Relaxed);
-        self.open = Some(Open { transaction: Transaction::new(begin, &mut self.desk), at });
+        let transaction = Transaction::new(begin, &mut self.desk);
+        self.open = Some(Open { transaction, at, counted: CountedTransaction::begin(self.engine) });
         Ok(at)
     }
 
@@ -176,21 +178,21 @@ impl<'a> Session<'a> {
     fn end(&mut self) {
         if self.open.take().is_some() {
             self.reader.end();
-            self.engine.transactions.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     fn run(&mut self, run: &Run) -> io::Result<Result<(), Failure>> {
-        let Some(Open { mut transaction, at }) = self.open.take() else {
+        let Some(mut open) = self.open.take() else {
             return Ok(Err(simple("25P01", "there is no transaction at the node")));
         };
         self.announce(run)?;
-        *locked(&self.running) = Some(self.reader.connection().get_interrupt_handle());
+        *locked(&self.running) = Activity::Runs(self.reader.connection().get_interrupt_handle());
         let mut rows = Rows::new(self.stream, &mut self.out);
-        let done = transaction.run(&mut self.desk, self.reader.connection(), run, &mut |row| rows.take(row));
+        let connection = self.reader.connection();
+        let done = open.transaction.run(&mut self.desk, connection, run, &mut |row| rows.take(row));
         let sent = rows.end();
-        *locked(&self.running) = None;
-        self.open = Some(Open { transaction, at });
+        *locked(&self.running) = Activity::Idle;
+        self.open = Some(open);
         sent?;
         Ok(match done {
             Ok(done) => {
@@ -206,7 +208,9 @@ impl<'a> Session<'a> {
     fn or_evicted(&self, failure: Failure) -> Failure {
         match self.reader.lost() {
             Some(lost) => {
-                self.engine.evicted.fetch_add(1, Ordering::Relaxed);
+                let is_conflict = matches!(lost, pages::Error::Conflict);
+                let counter = if is_conflict { &self.engine.aborted } else { &self.engine.evicted };
+                counter.fetch_add(1, Ordering::Relaxed);
                 page_error(&lost)
             }
             None => failure,
@@ -219,11 +223,11 @@ impl<'a> Session<'a> {
             Err(failure) => return Ok(Err(failure)),
         };
         self.announce(run)?;
-        *locked(&self.running) = Some(self.reader.connection().get_interrupt_handle());
+        *locked(&self.running) = Activity::Runs(self.reader.connection().get_interrupt_handle());
         let mut rows = Rows::new(self.stream, &mut self.out);
         let done = self.desk.run(self.reader.connection(), run, false, &mut |row| rows.take(row));
         let sent = rows.end();
-        *locked(&self.running) = None;
+        *locked(&self.running) = Activity::Idle;
         let done = done.map_err(|failure| self.or_evicted(failure));
         self.end();
         sent?;
@@ -240,12 +244,15 @@ impl<'a> Session<'a> {
     fn write_once(&mut self, begin: &Begin, run: &Run) -> io::Result<Result<(), Failure>> {
         let mut held = Vec::new();
         let mut count = 0;
-        let done = self.once_in_line(begin, run, &mut |row| {
+        let mut rows = |row: &[u8]| {
             held.extend_from_slice(row);
             count += 1;
             if held.len() > RESULT_LIMIT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let done = self.commit_eager(|session, making| {
+            making.once(&session.client, begin, run, &mut rows, &session.running)
         });
-        match done {
+        match done? {
             Ok((done, version)) => {
                 if run.describes {
                     let columns = done.columns.clone();
@@ -261,55 +268,42 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn once_in_line(
+    /// Runs a transaction under the writer. Its failure may be of what was not shown before: the front hears of the version.
+    fn commit_eager<T>(
         &mut self,
-        begin: &Begin,
-        run: &Run,
-        rows: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(Outcome, Version), Failure> {
-        let engine = self.engine.clone();
-        let line = &engine.line;
-        let (outcome, version) = {
-            let mut writer = locked(&line.writer);
-            let making = writer.as_mut().ok_or_else(gone)?;
-            let done = making.once(&self.client, begin, run, rows, &self.running);
-            match done {
-                Ok((outcome, Some(set))) => (Ok(outcome), line.push(self.engine, set)?),
-                Ok((outcome, None)) => (Ok(outcome), line.made()),
-                Err(failure) => (Err(failure), line.made()),
-            }
-        };
-        match outcome {
-            Ok(outcome) => {
-                line.until_shown(version)?;
+        work: impl FnOnce(&Session<'_>, &mut Making) -> Result<(T, Option<WriteSet>), Failure>,
+    ) -> io::Result<Result<(T, Version), Failure>> {
+        let _counted = CountedTransaction::begin(self.engine);
+        let done = commit_eager(self.engine, &self.client, &self.running, |making| work(self, making));
+        match done {
+            Ok((Ok(answer), version)) => {
                 self.engine.commits.fetch_add(1, Ordering::Relaxed);
-                Ok((outcome, version))
+                Ok(Ok((answer, version)))
             }
-            // A failure may be of what is not shown yet: no client hears of it before.
-            Err(failure) => {
-                line.until_shown(version).map_err(|_| gone())?;
-                self.say(&Reply::Seen(version)).map_err(|_| gone())?;
-                Err(failure)
+            Ok((Err(failure), version)) => {
+                self.say(&Reply::Seen(version))?;
+                Ok(Err(failure))
             }
+            Err(failure) => Ok(Err(failure)),
         }
     }
 
-    fn commit(&mut self) -> Result<Reply, Failure> {
-        let Some(Open { transaction, at }) = self.open.take() else {
-            return Err(simple("25P01", "there is no transaction at the node"));
+    fn commit(&mut self) -> io::Result<Result<Reply, Failure>> {
+        let Some(Open { transaction, at, .. }) = self.open.take() else {
+            return Ok(Err(simple("25P01", "there is no transaction at the node")));
         };
         self.reader.end();
-        self.engine.transactions.fetch_sub(1, Ordering::Relaxed);
-        if !transaction.begin.writes {
-            return Ok(Reply::Committed { version: at });
+        // Without a change all that it has read is one snapshot, of a moment inside of it.
+        if !transaction.begin.writes || !transaction.has_written {
+            return Ok(Ok(Reply::Committed { version: at }));
         }
-        if !transaction.has_written {
-            // All that it has read is one snapshot, of a moment inside of it.
-            return Ok(Reply::Committed { version: at });
-        }
-        let version =
-            commit_eager(self.engine, &self.client, &transaction, self.desk.taken(), &self.running)?;
-        Ok(Reply::Committed { version })
+        let values = self.desk.taken();
+        let done = self.commit_eager(|session, making| {
+            transaction
+                .replay(session.engine, &session.client, values, making, &session.running)
+                .map(|set| ((), set))
+        })?;
+        Ok(done.map(|((), version)| Reply::Committed { version }))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The master's side of a subscription, and copies of changed pages for nodes that join.
 
 use super::engine::Engine;
-use super::line::Next;
 use crate::message::{self, Received, Ship, Version};
+use eager_flow::Next;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! A transaction's statements: run on a private snapshot, and again by the writer at the commit, with the same results.
 
-use super::engine::{Engine, Running, locked};
-use super::line::Making;
+use super::engine::{Activity, Engine, Running, locked};
 use super::sequences::Sequences;
 use crate::message::{Begin, Column, ELSEWHERE, Failure, RESULT_LIMIT, Run, columns_hash};
 use dialect::{Catalog, Class, Context, Effect, Parameter, Plan, Problem, Settings, Statement};
@@ -13,6 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Plans that a connection keeps.
 const PLANS: usize = 1_000;
@@ -23,7 +23,7 @@ const STEPS_LIMIT: usize = 64 << 20;
 /// PostgreSQL's year 2000, in microseconds since 1970.
 const EPOCH_US: i64 = 946_684_800_000_000;
 /// SQLSTATE of a statement that was canceled.
-const CANCELED: &str = "57014";
+pub(super) const CANCELED: &str = "57014";
 /// Savepoint around a statement that writes.
 const STATEMENT: &str = "consort_statement";
 
@@ -58,6 +58,8 @@ pub(super) struct Client {
     pub(super) user: String,
     pub(super) database: String,
     pub(super) settings: Vec<(String, String)>,
+    /// Maximum wait for the writer.
+    pub(super) lock_timeout: Option<Duration>,
 }
 
 /// A statement that is understood.
@@ -360,7 +362,7 @@ impl Transaction {
     /// Runs all statements again at the newest version.
     ///
     /// # Errors
-    /// 40001: a statement does something else now.
+    /// 40001: a statement does something else now. 57014: it was canceled.
     pub(super) fn replay(
         &self,
         engine: &Engine,
@@ -377,20 +379,21 @@ impl Transaction {
         making.desk.client(client);
         making.desk.begin(&self.begin, Some(values));
         making.writer.begin().map_err(|error| page_error(&error))?;
-        *locked(running) = Some(making.writer.connection().get_interrupt_handle());
-        let mut same = true;
-        for step in &self.steps {
+        *locked(running) = Activity::Runs(making.writer.connection().get_interrupt_handle());
+        let other = self.steps.iter().find_map(|step| {
             let connection = making.writer.connection();
             let done = making.desk.run(connection, &step.run, true, &mut |_| ControlFlow::Continue(()));
             let hash = done.as_ref().map_or_else(failed, |outcome| outcome.hash);
-            if hash != step.hash {
-                same = false;
-                break;
-            }
-        }
-        *locked(running) = None;
-        if !same {
+            (hash != step.hash).then_some(done)
+        });
+        *locked(running) = Activity::Idle;
+        if let Some(done) = other {
             making.writer.rollback();
+            if let Err(canceled) = done
+                && canceled.sqlstate == CANCELED
+            {
+                return Err(canceled);
+            }
             engine.conflicts.fetch_add(1, Ordering::Relaxed);
             let hint = "Run the transaction again.";
             let why =
@@ -399,6 +402,13 @@ impl Transaction {
         }
         making.commit()
     }
+}
+
+/// The writer's connection and what its transactions need.
+pub(super) struct Making {
+    pub(super) writer: Writer,
+    desk: Desk,
+    sequences: Arc<Sequences>,
 }
 
 impl Making {
@@ -421,9 +431,9 @@ impl Making {
         self.desk.client(client);
         self.desk.begin(begin, None);
         self.writer.begin().map_err(|error| page_error(&error))?;
-        *locked(running) = Some(self.writer.connection().get_interrupt_handle());
+        *locked(running) = Activity::Runs(self.writer.connection().get_interrupt_handle());
         let done = self.desk.run(self.writer.connection(), run, true, rows);
-        *locked(running) = None;
+        *locked(running) = Activity::Idle;
         match done {
             Ok(outcome) => Ok((outcome, self.commit()?)),
             Err(failure) => {

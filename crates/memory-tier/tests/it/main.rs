@@ -1,11 +1,14 @@
 //! Nodes as they are, driven by a front that the test plays: it holds back the log's acknowledgements, and begins epochs.
 
 mod epochs;
+mod limits;
+mod stalled_member;
+mod writer;
 
 use memory_tier::message::{
     self, Begin, Hello, Order, Part, Purpose, Received, Reply, Report, Request, Run, Ship, State, Version,
 };
-use memory_tier::node::{Node, Options, Policy};
+use memory_tier::node::{Limits, Node, Options, Policy};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,11 +43,16 @@ struct Member {
 
 impl Member {
     fn start(name: &str) -> Member {
+        Member::start_with(name, Policy::Keep, Limits::default())
+    }
+
+    fn start_with(name: &str, policy: Policy, limits: Limits) -> Member {
         let options = Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             secret: SECRET.to_vec(),
             max_bytes: 1 << 30,
-            policy: Policy::Keep,
+            policy,
+            limits,
         };
         let node = Node::bind(&options).expect("a port");
         let address = node.address().expect("an address");
@@ -110,9 +118,11 @@ impl Member {
     }
 
     fn session(&self) -> Session {
-        let session = Session(connect(self.address, Purpose::Session));
-        assert!(matches!(session.reply(), Reply::Welcome { .. }));
-        session
+        let stream = connect(self.address, Purpose::Session);
+        match message::read(&mut &stream).expect("a welcome") {
+            Reply::Welcome { session } => Session { stream, number: session },
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -139,25 +149,46 @@ impl Log {
 }
 
 /// A session at a node.
-struct Session(TcpStream);
+struct Session {
+    stream: TcpStream,
+    number: u64,
+}
 
 impl Session {
     fn reply(&self) -> Reply {
-        message::read(&mut &self.0).expect("an answer")
+        message::read(&mut &self.stream).expect("an answer")
+    }
+
+    fn ask(&self, request: &Request) {
+        message::write(&mut &self.stream, request).expect("a request");
     }
 
     fn send(&self, at: Version, writes: bool, text: &str) {
-        let begin = Begin { at, wait_ms: 60_000, writes, time_us: 946_684_800_000_000, seed: 1 };
-        let run = Run {
-            text: text.to_owned(),
-            types: Vec::new(),
-            parameters: Vec::new(),
-            result_formats: Vec::new(),
-            time_us: 946_684_800_000_000,
-            describes: false,
-            expects: 0,
-        };
-        message::write(&mut &self.0, &Request::Once(begin, run)).expect("a request");
+        self.ask(&Request::Once(begin(at, writes), run(text)));
+    }
+
+    /// A block with one statement, up to its COMMIT.
+    fn send_block(&self, at: Version, text: &str) {
+        self.ask(&Request::Begin(begin(at, true)));
+        assert!(matches!(self.reply(), Reply::Begun { .. }));
+        self.ask(&Request::Run(run(text)));
+        assert!(matches!(self.reply(), Reply::Done { .. }));
+        self.ask(&Request::Commit);
+    }
+
+    /// SQLSTATE of the failure of what was sent.
+    fn failed(&self) -> String {
+        match self.reply() {
+            Reply::Failed(failure) => failure.sqlstate,
+            Reply::Seen(_) => self.failed(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The writer is waited for no longer than this.
+    fn lock_timeout(&self, ms: u64) {
+        let (user, database) = ("postgres".to_owned(), "postgres".to_owned());
+        self.ask(&Request::Client { user, database, settings: Vec::new(), lock_timeout_ms: ms });
     }
 
     /// The version of the statement that was sent, and the number of rows that it returned.
@@ -175,12 +206,28 @@ impl Session {
 
     fn describe(&self, at: Version, text: &str) {
         let describe = Request::Describe { at, text: text.to_owned(), types: Vec::new() };
-        message::write(&mut &self.0, &describe).expect("a request");
+        self.ask(&describe);
         assert!(matches!(self.reply(), Reply::Described { .. }));
     }
 
     fn rows(&self, at: Version, text: &str) -> u32 {
         self.send(at, false, text);
         self.done().1
+    }
+}
+
+fn begin(at: Version, writes: bool) -> Begin {
+    Begin { at, wait_ms: 60_000, writes, time_us: 946_684_800_000_000, seed: 1 }
+}
+
+fn run(text: &str) -> Run {
+    Run {
+        text: text.to_owned(),
+        types: Vec::new(),
+        parameters: Vec::new(),
+        result_formats: Vec::new(),
+        time_us: 946_684_800_000_000,
+        describes: false,
+        expects: 0,
     }
 }
