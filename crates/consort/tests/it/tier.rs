@@ -27,6 +27,7 @@ pub(crate) struct Shown {
     pub(crate) role: String,
     pub(crate) serves: bool,
     pub(crate) received: u64,
+    pub(crate) transactions: u64,
 }
 
 /// The design whose data are in memory.
@@ -41,6 +42,25 @@ impl Tier {
         tier.up(nodes);
         tier.until_whole(nodes);
         tier
+    }
+
+    /// The same with spares, all of which have caught up.
+    pub(crate) fn start_with_spares(nodes: usize, spares: usize) -> Tier {
+        let tier = Tier { folder: up_folder() };
+        tier.up_with_spares(nodes, spares);
+        eventually("a tier that is whole", || {
+            let serving = tier.nodes().into_iter().filter(|node| node.serves).count();
+            serving == nodes + spares
+        });
+        tier
+    }
+
+    /// `consort up` with spares.
+    pub(crate) fn up_with_spares(&self, nodes: usize, spares: usize) {
+        let (nodes, spares) = (nodes.to_string(), spares.to_string());
+        let listen = format!("127.0.0.1:{}", self.folder.port);
+        let options = ["--listen", &listen, "--design", design(), "--nodes", &nodes, "--spares", &spares];
+        self.folder.run("up", &options).worked();
     }
 
     /// `consort up`, which starts what does not run.
@@ -70,6 +90,7 @@ impl Tier {
                 role: of("role"),
                 serves: of("state") == "up",
                 received: of("received").parse().unwrap_or(0),
+                transactions: of("transactions").parse().unwrap_or(0),
             }
         };
         rows.iter().map(shown).collect()
@@ -101,6 +122,20 @@ impl Tier {
     /// Sends a signal to a node's process. One that is killed has ended afterwards.
     pub(crate) fn signal(&self, node: &str, signal: Signal) {
         signal_holder(&self.pid_file(node), signal);
+    }
+
+    /// Ends Consort at once: the second signal ends the wait for open transactions.
+    pub(crate) fn end_consort(&self) {
+        let file = self.folder.path().join("consort.pid");
+        signal_holder(&file, Signal::TERM);
+        eventually("a door that is closed", || Client::connect(&self.url()).is_err());
+        signal_holder(&file, Signal::TERM);
+    }
+
+    /// Waits for the end of Consort's process.
+    pub(crate) fn until_consort_has_ended(&self) {
+        let file = File::open(self.folder.path().join("consort.pid")).expect("the file stays");
+        eventually("the end of Consort", || file.try_lock_shared().is_ok());
     }
 
     /// Kills Consort itself.

@@ -32,7 +32,7 @@ pub(super) fn serve(engine: &Arc<Engine>, stream: TcpStream) -> io::Result<()> {
 struct Open {
     transaction: Transaction,
     at: Version,
-    counted: CountedTransaction,
+    _counted: CountedTransaction,
 }
 
 struct Session<'a> {
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
         }
         let at = self.reader.begin(at).map_err(|error| page_error(&error))?;
         let transaction = Transaction::new(begin, &mut self.desk);
-        self.open = Some(Open { transaction, at, counted: CountedTransaction::begin(self.engine) });
+        self.open = Some(Open { transaction, at, _counted: CountedTransaction::begin(self.engine) });
         Ok(at)
     }
 

@@ -210,6 +210,58 @@ fn statements_end_by_a_cancel_request_and_by_their_time_limit() {
     }
 }
 
+/// A statement and a COMMIT that wait for another transaction at the master end as lock waits of PostgreSQL do.
+#[test]
+fn waits_for_the_writer_end_by_cancel_requests_and_limits() {
+    let tier = filled(2);
+    let (long, driver) = (Driver::connect(&tier.url()), Driver::connect(&tier.url()));
+    let update = "UPDATE t SET v = v || (SELECT count(*) FROM t a, t b, t c, t d, t e, t f)::text";
+    let running = long.client.simple_query(update);
+    let begun = long.wait(async {
+        tokio::pin!(running);
+        // It has the writer when another one has waited in vain.
+        driver.client.batch_execute("SET lock_timeout = '20ms'").await.expect("a limit");
+        loop {
+            tokio::select! {
+                done = &mut running => panic!("it takes longer: {done:?}"),
+                done = driver.client.batch_execute("DELETE FROM t WHERE id = 0") => {
+                    if sqlstate(done) == "55P03" { break }
+                }
+            }
+        }
+        let insert = "INSERT INTO t VALUES (1000, 'x')";
+        for end in [insert, "COMMIT"] {
+            let begin = async || {
+                if end == "COMMIT" {
+                    driver.client.batch_execute(&format!("BEGIN; {insert}")).await.expect("a block");
+                }
+            };
+            begin().await;
+            assert_eq!(sqlstate(driver.client.batch_execute(end).await), "55P03", "{end}");
+            driver.client.batch_execute("SET lock_timeout = 0; SET statement_timeout = '50ms'").await.expect("a limit");
+            begin().await;
+            assert_eq!(sqlstate(driver.client.batch_execute(end).await), "57014", "{end}");
+            driver.client.batch_execute("RESET statement_timeout").await.expect("no limit");
+            begin().await;
+            let token = driver.client.cancel_token();
+            let waiting = driver.client.batch_execute(end);
+            tokio::pin!(waiting);
+            let told = loop {
+                match tokio::time::timeout(Duration::from_millis(20), &mut waiting).await {
+                    Ok(done) => break sqlstate(done),
+                    Err(_) => token.cancel_query(NoTls).await.expect("it is taken"),
+                }
+            };
+            assert_eq!(told, "57014", "{end}");
+            driver.client.batch_execute("SET lock_timeout = '20ms'").await.expect("a limit");
+        }
+        long.client.cancel_token().cancel_query(NoTls).await.expect("it is taken");
+        sqlstate(running.await)
+    });
+    assert_eq!(begun, "57014");
+    assert_eq!(tier.client().number("SELECT count(*) FROM t").unwrap(), 100);
+}
+
 #[test]
 fn copy_takes_rows_and_gives_them_back() {
     use futures_util::{SinkExt, StreamExt};
