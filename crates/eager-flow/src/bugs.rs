@@ -13,10 +13,6 @@ planted::bugs! {
         NotDiscarded,
         /// A node that was away keeps what epochs have dropped meanwhile.
         EpochsForgotten,
-        /// A node obeys a front that newer epochs have replaced.
-        OldEpochObeyed,
-        /// A commit of an epoch that is over waits for its number, which another epoch gives again.
-        EpochNotCompared,
         /// A read is tagged with the version before the newest acknowledged one.
         TagOffByOne,
         /// A member that stands still stays a member.

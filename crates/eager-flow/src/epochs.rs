@@ -54,15 +54,17 @@ impl Epochs {
 
 /// The place among these nodes of the one that becomes the master, and the newest version that it may keep: the node that has
 /// most of what is decided, among equals the first. Each node says its epoch and the newest version that it has; `None`: it gives
-/// no answer.
+/// no answer. By the time of the order it may have received more, and keeps that too.
 pub fn master_of(
     nodes: &[Option<(u64, Version)>],
     decided: Version,
     epochs: &Epochs,
 ) -> Option<(usize, Version)> {
-    let kept = |(epoch, received): (u64, Version)| received.min(epochs.keeps(epoch)).min(decided);
-    let there = nodes.iter().enumerate().filter_map(|(place, node)| Some((place, kept((*node)?))));
-    there.max_by_key(|(place, kept)| (*kept, std::cmp::Reverse(*place)))
+    let kept = |epoch| epochs.keeps(epoch).min(decided);
+    let there = nodes.iter().enumerate().filter_map(|(place, node)| Some((place, (*node)?)));
+    let master = there
+        .max_by_key(|(place, (epoch, received))| (kept(*epoch).min(*received), std::cmp::Reverse(*place)));
+    master.map(|(place, (epoch, _))| (place, kept(epoch)))
 }
 
 /// The epoch that a node knows, and whether it has a part in it.
@@ -75,11 +77,12 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether the node obeys an order that begins an epoch, or gives it a part. A node may be asked to drop versions first, and
-    /// learn its part in the same epoch.
-    pub fn obeys(self, epoch: u64, gives_part: bool, bugs: Bugs) -> bool {
+    /// Whether the node obeys an order that begins an epoch, or gives it a part, and that was made when the node's epoch was
+    /// `known`: what the node may keep depends on it. A node may be asked to drop versions first, and learn its part in the same
+    /// epoch.
+    pub fn obeys(self, known: u64, epoch: u64, gives_part: bool) -> bool {
         let is_begun = epoch == self.epoch && !self.has_part && gives_part;
-        epoch > self.epoch || is_begun || bugs.has(Bug::OldEpochObeyed)
+        known == self.epoch && (epoch > self.epoch || is_begun)
     }
 
     /// The version above which the node drops what it has; `None`: nothing.
@@ -111,7 +114,7 @@ mod tests {
         let epochs = Epochs::default().with(Epoch { number: 3, decided: 7 });
         // The first one has versions that epoch 3 has dropped, the last ones are equal.
         let nodes = [Some((2, 20)), None, Some((3, 9)), Some((3, 9))];
-        assert_eq!(master_of(&nodes, 12, &epochs), Some((2, 9)));
+        assert_eq!(master_of(&nodes, 12, &epochs), Some((2, 12)));
         assert_eq!(master_of(&nodes, 8, &epochs), Some((2, 8)), "nothing above the decided one counts");
         assert_eq!(master_of(&nodes[..2], 12, &epochs), Some((0, 7)));
         assert_eq!(master_of(&[None], 12, &epochs), None);
@@ -119,9 +122,9 @@ mod tests {
 
     #[test]
     fn node_obeys_newer_epochs_and_learns_its_part_once() {
-        let obeys = |epoch, has_part, new, gives_part| {
-            Standing { epoch, has_part }.obeys(new, gives_part, Bugs::default())
-        };
+        let obeys =
+            |epoch, has_part, new, gives_part| Standing { epoch, has_part }.obeys(epoch, new, gives_part);
+        assert!(!Standing { epoch: 3, has_part: true }.obeys(2, 4, true), "it was in epoch 2");
         assert!(obeys(3, true, 4, false) && obeys(3, false, 3, true));
         assert!(!obeys(3, true, 3, true) && !obeys(3, false, 3, false) && !obeys(3, false, 2, true));
     }

@@ -102,8 +102,7 @@ impl<S, E> Line<S, E> {
 
     /// Whether a version of this epoch is shown; `None`: the epoch is over, and another one may have given the number again.
     pub fn has_shown(&self, epoch: u64, version: Version) -> Option<bool> {
-        let is_current = self.epoch == Some(epoch) || self.bugs.has(Bug::EpochNotCompared);
-        is_current.then_some(self.shown >= version)
+        (self.epoch == Some(epoch)).then_some(self.shown >= version)
     }
 
     /// Sets the members, which must receive a write set. Other subscribers delay no commit. False: the epoch is over.

@@ -225,6 +225,8 @@ pub enum Order {
     Report,
     /// The node's part in this epoch; an older epoch is refused. Answer: `State`.
     Become {
+        /// The node's epoch when the order was made; a node in another one refuses: what is decided depends on it.
+        known: u64,
         /// Number of the configuration.
         epoch: u64,
         /// The newest version that is decided: newer ones that the node has are dropped.

@@ -68,6 +68,7 @@
 //! This crate does not know SQL, rows, nodes or networks. Who is master, what was acknowledged, and what a lost answer
 //! means is the caller's matter. A test builds whole databases from `Versions`, which has no lock, clock or thread.
 
+mod bugs;
 mod database;
 mod diff;
 mod error;
@@ -81,11 +82,14 @@ mod store;
 mod versions;
 #[expect(unsafe_code, reason = "SQLite calls its virtual file system through pointers")]
 mod vfs;
+mod view;
 mod write_set;
 
+pub use bugs::{Bug, Bugs};
 pub use database::{Reader, Writer};
 pub use error::{Error, Gap};
 pub use page::{PAGE_SIZE, Page};
 pub use store::{CONFLICT_WAIT, Images, Store};
 pub use versions::{Options, PageImage, Policy};
+pub use view::View;
 pub use write_set::{Malformed, Version, WriteSet};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::bugs::Bugs;
 use crate::diff;
 use crate::error::{Ended, Error};
 use crate::page::{PAGE_SIZE, Page, ZERO, size_in_pages};
@@ -75,7 +76,7 @@ impl World {
     fn new(seed: u64, policy: Policy, max_bytes: usize) -> World {
         World {
             random: Rng::with_seed(seed),
-            versions: Versions::new(Options { policy, max_bytes }),
+            versions: Versions::new(Options { policy, max_bytes }, Bugs::default()),
             copies: vec![Copy::new()],
             readers: Vec::new(),
             discards: 0,

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::bugs::Bugs;
 use crate::error::{Ended, Error, Gap};
 use crate::page::{PAGE_SIZE, Page, ZERO};
 use crate::snapshots::Snapshot;
@@ -31,7 +32,12 @@ struct Shared {
 impl Store {
     /// An empty store at version 0.
     pub fn new(options: Options) -> Store {
-        let (policy, versions) = (options.policy, Mutex::new(Versions::new(options)));
+        Store::with_bugs(options, Bugs::default())
+    }
+
+    /// An empty store with planted bugs.
+    pub fn with_bugs(options: Options, bugs: Bugs) -> Store {
+        let (policy, versions) = (options.policy, Mutex::new(Versions::new(options, bugs)));
         Store { shared: Arc::new(Shared { policy, versions, ended: Condvar::new() }) }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+use crate::bugs::{Bug, Bugs};
 use crate::error::{Ended, Error, Gap};
 use crate::page::{Page, size_in_pages};
 use crate::slot::Slot;
@@ -49,6 +50,7 @@ pub(crate) enum Read {
 /// - `unsettled` names each slot with a diff or with more than one image.
 pub(crate) struct Versions {
     options: Options,
+    bugs: Bugs,
     pub(crate) received: Version,
     acknowledged: Version,
     horizon: Version,
@@ -66,9 +68,10 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    pub(crate) fn new(options: Options) -> Versions {
+    pub(crate) fn new(options: Options, bugs: Bugs) -> Versions {
         Versions {
             options,
+            bugs,
             received: 0,
             acknowledged: 0,
             horizon: 0,
@@ -113,6 +116,10 @@ impl Versions {
     }
 
     fn push(&mut self, number: u32, version: Version, runs: Box<[u8]>) {
+        let has_diff = self.unsettled.contains(&number);
+        if has_diff && self.bugs.has(Bug::LostDiff) {
+            return;
+        }
         self.bytes += self.slots.entry(number).or_default().push(version, runs);
         self.unsettled.insert(number);
     }
@@ -174,8 +181,8 @@ impl Versions {
     }
 
     fn advance(&mut self) {
-        let oldest =
-            self.snapshots.oldest().map_or(self.acknowledged, |oldest| oldest.at.min(self.acknowledged));
+        let reader = self.snapshots.oldest().filter(|_| !self.bugs.has(Bug::HorizonPassesReaders));
+        let oldest = reader.map_or(self.acknowledged, |oldest| oldest.at.min(self.acknowledged));
         self.horizon = self.horizon.max(oldest);
     }
 
@@ -285,7 +292,8 @@ impl Versions {
         for snapshot in self.snapshots.above(version) {
             self.cut(snapshot, Ended::Discarded);
         }
-        for number in self.unsettled.iter().copied().collect::<Vec<_>>() {
+        let kept = self.bugs.has(Bug::DiscardedKept);
+        for number in self.unsettled.iter().copied().filter(|_| !kept).collect::<Vec<_>>() {
             let slot = self.slots.entry(number).or_default();
             self.bytes -= slot.discard(version);
             if slot.is_empty() {

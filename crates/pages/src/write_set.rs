@@ -5,6 +5,7 @@
 //! ```
 
 use crate::diff;
+use crate::page::Page;
 
 /// Number of a version of the database: the commits that made it. Version 0 is the empty database, without a page.
 pub type Version = u64;
@@ -39,6 +40,18 @@ pub(crate) struct PageDiff {
 pub struct Malformed(&'static str);
 
 impl WriteSet {
+    /// The write set of pages that have changed: number, content before and content now, by ascending number. `size` is that of
+    /// the database afterwards, in pages; page 1 tells the same (SQLite, "Database File Format", 1.3).
+    pub fn between<'a>(
+        version: Version,
+        size: u32,
+        pages: impl IntoIterator<Item = (u32, &'a Page, &'a Page)>,
+    ) -> WriteSet {
+        let diff = |(number, before, now)| PageDiff { number, runs: diff::encode(before, now).into() };
+        let pages = pages.into_iter().map(diff).filter(|page| !page.runs.is_empty()).collect();
+        WriteSet { version, size, pages }
+    }
+
     /// Length of the encoding, in bytes.
     pub fn bytes(&self) -> usize {
         HEADER + self.pages.iter().map(|page| PAGE_HEADER + page.runs.len()).sum::<usize>()

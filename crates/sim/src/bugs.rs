@@ -100,4 +100,8 @@ pub struct Planted {
     pub scheduled: scheduler::scheduled::Bugs,
     /// Bugs of the flows of nodes that all take writes.
     pub certified: certified_flow::Bugs,
+    /// Bugs of the decisions of a tier in memory.
+    pub tier: eager_flow::Bugs,
+    /// Bugs of its versions of pages.
+    pub pages: pages::Bugs,
 }

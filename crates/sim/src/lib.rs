@@ -25,4 +25,5 @@ pub mod schedules;
 pub mod session;
 pub mod statements;
 pub mod table;
+pub mod tier;
 pub mod world;

@@ -6,12 +6,12 @@
 use sim::bugs::Planted;
 use sim::planted::{ALL, PlantedBug, named};
 use sim::run::{Outcome, run, run_joining, run_making, run_parallel, run_whole};
-use sim::{certified, scheduled, statements};
+use sim::{certified, scheduled, statements, tier};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// The clusters with one primary besides the ordinary one.
-const OTHERS: [fn(u64, Planted) -> Outcome; 7] = [
+const OTHERS: [fn(u64, Planted) -> Outcome; 8] = [
     run_making,
     run_whole,
     run_parallel,
@@ -19,6 +19,7 @@ const OTHERS: [fn(u64, Planted) -> Outcome; 7] = [
     scheduled::run,
     scheduled::run_joining,
     statements::run,
+    tier::run,
 ];
 
 #[expect(clippy::disallowed_methods, reason = "a command has arguments; the simulator itself has none")]

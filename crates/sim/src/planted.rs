@@ -2,8 +2,9 @@
 
 use crate::bugs::{self as model, Planted};
 use crate::run::{Outcome, run, run_making, run_parallel, run_whole};
-use crate::{certified as writing_nodes, scheduled as ordered_first, statements};
+use crate::{certified as writing_nodes, scheduled as ordered_first, statements, tier as in_memory};
 use certified_flow as certified;
+use eager_flow as tier;
 use scheduler::{parallel, scheduled};
 use transaction as flows;
 
@@ -14,7 +15,7 @@ pub struct PlantedBug {
     /// The hole that it opens again: X order and in-flight write sets, F footprints, S sessions and
     /// isolation, N reads that name their node, P standbys, D restarts, L the later readings of the protocol,
     /// G1 whole reads and commits that take turns, G2 parallel execution, G3 order before execution, C, G8
-    /// and G9 nodes that all take writes.
+    /// and G9 nodes that all take writes, T the tier in memory.
     pub hole: &'static str,
     /// The omission in words.
     pub what: &'static str,
@@ -139,6 +140,16 @@ bugs! {
     strong_waits_for_acknowledged "G8" "a strong session does not wait for commits that others have read and that are not acknowledged" => certified.StrongWaitsForAcknowledged;
     version_kept_over_restart "C" "the version of a node is kept over a restart of its server" => certified.VersionKeptOverRestart, model.VersionTwice;
     label_after_snapshot "G9" "the label of a snapshot is read after the snapshot" => model.LabelAfterSnapshot;
+    lost_diff "T" "a diff is lost when its page has one already" => pages.LostDiff;
+    discarded_kept "T" "diffs above the decided version stay when they are discarded" => pages.DiscardedKept;
+    horizon_passes_readers "T" "diffs are folded past readers of older versions" => pages.HorizonPassesReaders;
+    acknowledged_early "T" "a commit is acknowledged when its version is made" => tier.AcknowledgedEarly;
+    log_not_asked "T" "a commit does not wait for the query log" => tier.LogNotAsked;
+    reads_not_shown "T" "an answer of the writer tells of versions that are not shown" => tier.ReadsNotShown;
+    not_discarded "T" "a node keeps the versions that an epoch drops" => tier.NotDiscarded;
+    epochs_forgotten "T" "a node that was away keeps what epochs have dropped meanwhile" => tier.EpochsForgotten;
+    tag_off_by_one "T" "a read is tagged with the version before the newest acknowledged one" => tier.TagOffByOne;
+    stalled_member_stays "T" "a member that stands still stays in the acknowledgement" => tier.StalledMemberStays;
 }
 
 /// The bug of this name.
@@ -164,6 +175,7 @@ impl PlantedBug {
             "F9" | "S2" => run_making(seed, self.planted()),
             "F11" => statements::run(seed, self.planted()),
             "G3" => ordered_first::run(seed, self.planted()),
+            "T" => in_memory::run(seed, self.planted()),
             "C" | "G8" | "G9" => writing_nodes::run(seed, self.planted()),
             _ => run(seed, self.planted()),
         }

@@ -22,7 +22,7 @@ use crate::directed_whole::{
 use crate::model::schema::Table::{Full, Outside, Parent, Plain};
 use crate::model::statement::{Change, Select};
 use crate::run::{Outcome, run, run_parallel};
-use crate::{certified, scheduled, statements};
+use crate::{certified, scheduled, statements, tier};
 use scheduler::Writers::Anywhere;
 
 /// One schedule.
@@ -550,5 +550,35 @@ pub const ALL: &[Schedule] = &[
         bugs: &["label_after_snapshot"],
         story: "a random run of nodes that all take writes, whose clients lock rows that others change",
         play: |planted| certified::run(350, planted),
+    },
+    Schedule {
+        name: "tier_without_a_fault",
+        bugs: &["lost_diff", "tag_off_by_one"],
+        story: "a random run of a tier in memory whose clients read while others write",
+        play: |planted| tier::run(0, planted),
+    },
+    Schedule {
+        name: "tier_whose_readers_are_old",
+        bugs: &["horizon_passes_readers", "log_not_asked"],
+        story: "a random run of a tier in memory in which versions come while a read goes from page to page",
+        play: |planted| tier::run(2, planted),
+    },
+    Schedule {
+        name: "tier_that_loses_its_master",
+        bugs: &["discarded_kept", "reads_not_shown", "not_discarded", "epochs_forgotten"],
+        story: "a random run of a tier in memory whose nodes fail with versions that the log does not have",
+        play: |planted| tier::run(5, planted),
+    },
+    Schedule {
+        name: "tier_that_loses_its_memory",
+        bugs: &["acknowledged_early"],
+        story: "a random run of a tier in memory that fails while commits wait for the log",
+        play: |planted| tier::run(10, planted),
+    },
+    Schedule {
+        name: "tier_with_a_slave_that_stands_still",
+        bugs: &["stalled_member_stays"],
+        story: "a random run of a tier in memory, a slave of which answers and receives nothing any more",
+        play: |planted| tier::run(13, planted),
     },
 ];

@@ -5,7 +5,7 @@ use sim::bugs::Planted;
 use sim::planted::{ALL, without_net};
 use sim::run::{Outcome, run, run_joining, run_making, run_parallel, run_whole};
 use sim::table::{first_seed, found_by, row, schedule};
-use sim::{certified, checks::Checker, scheduled, schedules, statements};
+use sim::{certified, checks::Checker, scheduled, schedules, statements, tier};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 5_000;
@@ -25,6 +25,8 @@ const JOINING_SEEDS: u64 = 500;
 const SCHEDULED_SEEDS: u64 = 2_000;
 /// Seeds of nodes that all take writes, in an ordinary test run.
 const WRITING_SEEDS: u64 = 500;
+/// Seeds in which a bug of a tier in memory is looked for.
+const TIER_SEEDS_FOR_BUGS: u64 = 2_000;
 /// Bugs that need at most so many random seeds are looked for in an ordinary test run.
 const SEEDS_FOR_BUGS: u64 = 64;
 
@@ -164,6 +166,33 @@ fn writing_nodes_seeds_find_every_bug() {
     }
 }
 
+/// A tier in memory is one server, whatever fails; and clients get on.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how many seeds is the caller's wish")]
+fn tier_in_memory_is_one_server() {
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let (mut commits, mut reads, mut epochs) = (0, 0, 0);
+    for seed in 0..seeds {
+        let outcome = tier::run(seed, Planted::default());
+        assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
+        (commits, reads) = (commits + outcome.commits as u64, reads + outcome.reads as u64);
+        epochs += outcome.reasons["epochs"];
+    }
+    println!("{seeds} seeds, {commits} acknowledged operations, {reads} reads, {epochs} epochs");
+    assert!(
+        commits > 20 * seeds && epochs > seeds * 3 / 2,
+        "{commits} acknowledged operations, {epochs} epochs"
+    );
+}
+
+/// Each bug of a tier in memory is found by random seeds.
+#[test]
+fn tier_in_memory_seeds_find_every_bug() {
+    for bug in ALL.iter().filter(|bug| bug.hole == "T") {
+        assert!(first_seed(bug, TIER_SEEDS_FOR_BUGS).is_some(), "{} is not found", bug.name);
+    }
+}
+
 /// A replica that joins where reads wait for replicas, or where replicas execute in parallel, is as good as the others, and it
 /// is read.
 #[test]
@@ -195,7 +224,7 @@ fn replicas_join_scheduled_execution() {
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..50 {
         let told = |outcome: Outcome| (outcome.reads, outcome.commits, outcome.offloaded, outcome.reasons);
-        for run in [run, certified::run] {
+        for run in [run, certified::run, tier::run] {
             assert_eq!(
                 told(run(seed, Planted::default())),
                 told(run(seed, Planted::default())),

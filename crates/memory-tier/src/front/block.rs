@@ -143,8 +143,9 @@ impl Executor {
     /// A connection with the beginning of the block's transaction, not yet sent.
     async fn open(&mut self, work: Work, avoided: &[usize], by: tokio::time::Instant) -> Outcome<Placed> {
         let Some(block) = &self.block else { return Ok(Err(no_block("the statement"))) };
-        let begin = self.begin_at(!block.read_only, block.time_us, block.seed);
+        let (writes, time_us, seed) = (!block.read_only, block.time_us, block.seed);
         let placed = self.place(work, avoided, by).await?;
+        let begin = self.begin_at(writes, time_us, seed);
         let identity = self.identity();
         Ok(placed.map(|mut placed| {
             placed.connection.is_for(&identity);

@@ -137,7 +137,8 @@ impl Executor {
         self.identity.clone()
     }
 
-    /// Beginning of a transaction at the newest acknowledged version.
+    /// Beginning of a transaction at the newest acknowledged version. A node must have been found before: a Consort that has just
+    /// started knows of no version until then.
     pub(super) fn begin_at(&self, writes: bool, time_us: i64, seed: u64) -> Begin {
         let tier = &self.scheduler.tier;
         let wait_ms = u32::try_from(tier.options.limits.replica_wait.as_millis()).unwrap_or(u32::MAX);
@@ -166,11 +167,11 @@ impl Executor {
         let mut avoided = Vec::new();
         let seed = seed();
         loop {
-            let begin = self.begin_at(work == Work::Writes, run.time_us, seed);
             let mut placed = match self.place(work, &avoided, by).await? {
                 Ok(placed) => placed,
                 Err(failure) => return Ok(Err(failure)),
             };
+            let begin = self.begin_at(work == Work::Writes, run.time_us, seed);
             placed.connection.is_for(&self.identity());
             placed.connection.ask(&Request::Once(begin, run.clone()));
             let node = placed.connection.node;
@@ -245,8 +246,6 @@ impl Executor {
 
     /// Types of a statement: of its parameters and its result.
     pub(super) async fn described(&mut self, work: Work, text: &str, types: &[u32]) -> Outcome<Described> {
-        let at = self.scheduler.tier.newest();
-        let request = Request::Describe { at, text: text.to_owned(), types: types.to_vec() };
         let (by, mut avoided) = (self.place_by(), Vec::new());
         loop {
             let own = self.block.as_mut().and_then(|block| block.placed.take());
@@ -259,6 +258,8 @@ impl Executor {
                 },
             };
             let node = placed.connection.node;
+            let at = self.scheduler.tier.newest();
+            let request = Request::Describe { at, text: text.to_owned(), types: types.to_vec() };
             placed.connection.is_for(&self.identity());
             placed.connection.ask(&request);
             let reply = self.reply(&mut placed, &mut Wait::default()).await?;

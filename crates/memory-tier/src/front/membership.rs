@@ -260,7 +260,9 @@ impl Membership {
             support: address(support),
         };
         let decided = self.log.epochs().keeps(state.epoch);
-        self.order(node, &Order::Become { epoch: self.epoch.get(), decided, part }).await.map(drop)
+        self.order(node, &Order::Become { known: state.epoch, epoch: self.epoch.get(), decided, part })
+            .await
+            .map(drop)
     }
 
     /// Begins an epoch with the master that has most of what is decided.
@@ -297,11 +299,13 @@ impl Membership {
             return Ok(());
         }
         self.epoch.set(number);
-        let begin = Order::Become { epoch: number, decided: kept, part: Part::Idle };
+        let known = each[master].map_or(0, |(epoch, _)| epoch);
+        let begin = Order::Become { known, epoch: number, decided: kept, part: Part::Idle };
         let state = self.state_after(master, &begin).await?;
         self.bring(master, number, state.received).await?;
         let part = Part::Master { members: self.names(&[]) };
-        let state = self.state_after(master, &Order::Become { epoch: number, decided, part }).await?;
+        let lead = Order::Become { known: number, epoch: number, decided, part };
+        let state = self.state_after(master, &lead).await?;
         let name = &self.tier.options.nodes[master].name;
         tracing::info!(epoch = number, master = name, version = decided, "an epoch begins");
         self.members.borrow_mut().begin(state.received);

@@ -27,7 +27,7 @@ type Loaded = Vec<(u32, Version, Box<[u8; pages::PAGE_SIZE]>)>;
 fn obey(engine: &Arc<Engine>, order: Order, loaded: &mut Loaded) -> Result<Report, String> {
     match order {
         Order::Report => {}
-        Order::Become { epoch, decided, part } => begin(engine, epoch, decided, part)?,
+        Order::Become { known, epoch, decided, part } => begin(engine, (known, epoch), decided, part)?,
         Order::Members { epoch, names } => engine.line.members(engine, epoch, names)?,
         Order::Take { epoch, sets } => {
             for bytes in sets {
@@ -59,8 +59,13 @@ fn obey(engine: &Arc<Engine>, order: Order, loaded: &mut Loaded) -> Result<Repor
 }
 
 /// Takes a part. Versions above the decided one are dropped; no reader sees them.
-fn begin(engine: &Arc<Engine>, epoch: u64, decided: Version, part: Part) -> Result<(), String> {
-    engine.stands(epoch, part.clone(), || {
+fn begin(
+    engine: &Arc<Engine>,
+    (known, epoch): (u64, u64),
+    decided: Version,
+    part: Part,
+) -> Result<(), String> {
+    engine.stands((known, epoch), part.clone(), || {
         let drops_above = Standing::drops_above(engine.store.received(), decided, Bugs::default());
         if let Some(decided) = drops_above
             && let Err(error) = engine.store.discard_above(decided)

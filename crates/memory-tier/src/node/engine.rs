@@ -4,7 +4,6 @@ use super::line::Line;
 use super::sequences::Sequences;
 use super::{Limits, Options};
 use crate::message::{Part, State, Version};
-use eager_flow::Bugs;
 use pages::Store;
 use rusqlite::InterruptHandle;
 use std::collections::HashMap;
@@ -114,20 +113,21 @@ impl Engine {
         locked(&self.standing).clone()
     }
 
-    /// Begins an epoch, if it is a newer one, or takes a part in it; `step` runs while no version can be received.
+    /// Begins an epoch, if it is a newer one than the known one, or takes a part in it; `step` runs while no version can be
+    /// received.
     ///
     /// # Errors
     /// The epoch is not newer, or the step's own.
     pub(super) fn stands(
         &self,
-        epoch: u64,
+        (known, epoch): (u64, u64),
         part: Part,
         step: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
         let mut standing = locked(&self.standing);
-        let known = eager_flow::Standing { epoch: standing.epoch, has_part: standing.part != Part::Idle };
-        if !known.obeys(epoch, part != Part::Idle, Bugs::default()) {
-            return Err(format!("epoch {epoch} is over: this node is in epoch {}", standing.epoch));
+        let stands = eager_flow::Standing { epoch: standing.epoch, has_part: standing.part != Part::Idle };
+        if !stands.obeys(known, epoch, part != Part::Idle) {
+            return Err(format!("epoch {epoch} does not begin: this node is in epoch {}", standing.epoch));
         }
         self.line.ends("the master's epoch is over");
         step()?;

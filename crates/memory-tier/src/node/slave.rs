@@ -65,7 +65,9 @@ fn receive(engine: &Engine, place: &Place, has: Option<Version>) -> io::Result<E
     let mut input = BufReader::with_capacity(256 << 10, &stream);
     if has.is_none() {
         let Ship::Decided(decided) = message::read(&mut input)? else { return Ok(Ended::Over) };
-        copy(engine, place, decided)?;
+        // The support may have been left out meanwhile.
+        copy(engine, place.epoch, &place.support, decided)
+            .or_else(|_| copy(engine, place.epoch, &place.master, decided))?;
     }
     acknowledge(engine, &stream)?;
     loop {
@@ -106,9 +108,9 @@ fn take(engine: &Engine, epoch: u64, version: Version, bytes: &[u8]) -> io::Resu
 }
 
 /// Copies the pages that have changed since the node's own version.
-fn copy(engine: &Engine, place: &Place, at_least: Version) -> io::Result<()> {
+fn copy(engine: &Engine, epoch: u64, from: &str, at_least: Version) -> io::Result<()> {
     let newer_than = engine.store.received();
-    let stream = connect(engine, &place.support, Purpose::Pages { newer_than, at_least })?;
+    let stream = connect(engine, from, Purpose::Pages { newer_than, at_least })?;
     let mut input = BufReader::with_capacity(1 << 20, &stream);
     let mut images = Vec::new();
     let at = loop {
@@ -126,9 +128,7 @@ fn copy(engine: &Engine, place: &Place, at_least: Version) -> io::Result<()> {
     tracing::info!(pages = images.len(), newer_than, at, "changed pages are copied");
     engine.changes_history();
     engine
-        .receives(place.epoch, || {
-            engine.store.load(at, images.into_iter()).map_err(|error| error.to_string())
-        })
+        .receives(epoch, || engine.store.load(at, images.into_iter()).map_err(|error| error.to_string()))
         .map_err(|why| wrong(&why))
 }
 

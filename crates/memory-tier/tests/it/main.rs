@@ -77,7 +77,8 @@ impl Member {
     }
 
     fn becomes(&self, epoch: u64, decided: Version, part: Part) -> State {
-        self.state(&Order::Become { epoch, decided, part })
+        let known = self.state(&Order::Report).epoch;
+        self.state(&Order::Become { known, epoch, decided, part })
     }
 
     fn leads(&self, epoch: u64, decided: Version, members: &[&str]) -> State {

@@ -238,7 +238,11 @@ fn waits_for_the_writer_end_by_cancel_requests_and_limits() {
             };
             begin().await;
             assert_eq!(sqlstate(driver.client.batch_execute(end).await), "55P03", "{end}");
-            driver.client.batch_execute("SET lock_timeout = 0; SET statement_timeout = '50ms'").await.expect("a limit");
+            driver
+                .client
+                .batch_execute("SET lock_timeout = 0; SET statement_timeout = '50ms'")
+                .await
+                .expect("a limit");
             begin().await;
             assert_eq!(sqlstate(driver.client.batch_execute(end).await), "57014", "{end}");
             driver.client.batch_execute("RESET statement_timeout").await.expect("no limit");
