@@ -1,5 +1,6 @@
 //! The table of keys: name, default, purpose, and reader. The manual's table is generated from it.
 
+mod nodes;
 mod store;
 mod words;
 
@@ -15,7 +16,7 @@ use super::value::{
 use super::{Choice, Config, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
-use words::{AUTH_TYPES, CAPTURES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease};
+use words::{AUTH_TYPES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease};
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -186,37 +187,11 @@ pub static KEYS: &[Key] = &[
          only), or [another design](designs.md).",
         |config, value| put(&mut config.design, design(value).map(Some)),
     ),
-    global(
-        "ledger_dir",
-        "\"\"",
-        "Directory of the ledgers ([nodes](multi-primary.md)) or the [query log](memory-tier.md). Losing it loses commits.",
-        |config, value| put_path(config, value, |config| &mut config.peers.ledger_dir),
-    ),
-    global(
-        "capture",
-        "\"auto\"",
-        "Capture of write sets at [nodes that all take writes](multi-primary.md#the-extension): `sql` \
-         (triggers), `extension`, or `auto` (the extension where a node has it).",
-        |config, value| put(&mut config.peers.capture, one_of(value, CAPTURES)),
-    ),
-    global(
-        "tier_secret_file",
-        "\"\"",
-        "File with the secret that nodes of the [in-memory tier](memory-tier.md) ask for.",
-        |config, value| put_path(config, value, |config| &mut config.peers.secret_file),
-    ),
-    global(
-        "tier_spares",
-        "0",
-        "Spares of the [in-memory tier](memory-tier.md#spares): the last nodes of the file. Reads run there when another node is lost.",
-        |config, value| put(&mut config.peers.spares, number(value, 0, 1_000)),
-    ),
-    global(
-        "tier_spare_read_interval",
-        "100",
-        "One read in so many runs at a [spare](memory-tier.md#spares), to keep it warm. 0: none, the spare is cold.",
-        |config, value| put(&mut config.peers.spare_read_interval, number(value, 0, 1_000_000)),
-    ),
+    nodes::LEDGER_DIR,
+    nodes::CAPTURE,
+    nodes::TIER_SECRET_FILE,
+    nodes::TIER_SPARES,
+    nodes::TIER_SPARE_READ_INTERVAL,
     reloaded(global(
         "writers",
         "\"anywhere\"",

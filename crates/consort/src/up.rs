@@ -81,7 +81,6 @@ Examples:
   consort up --listen 0.0.0.0:6432              remote clients too, with a password (see users.txt)
   consort up --writers anywhere                 local users can also log in directly at the nodes
   consort up --design base --nodes 3 --dir ./mp three servers that all take writes
-  consort up --design dmv --spares 1 --dir ./mt three nodes in memory, and one that waits for the loss of another
   consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
 
 /// Clients that write at the primary.

@@ -27,14 +27,14 @@ pub(super) struct Standing {
 /// A session's statement, as a cancel request sees it.
 #[derive(Default)]
 pub(super) enum Activity {
-    /// None, or one that cannot be canceled.
+    /// No statement, or one that cannot be canceled.
     #[default]
     Idle,
-    /// It waits for the writer.
+    /// Waits for the writer.
     Waits,
-    /// It was canceled while it waited.
+    /// Canceled while it waited.
     Canceled,
-    /// It runs, and can be interrupted.
+    /// Runs, and can be interrupted.
     Runs(InterruptHandle),
 }
 

@@ -13,7 +13,7 @@ use std::thread;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-/// What of a subscription is held back.
+/// Messages of a subscription that are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Nothing,

@@ -1,7 +1,7 @@
 //! Consort: membership over the nodes' reports, the query log on its disk, and the sessions' way to a node. It follows
 //! `memory_tier::front`, whose decisions it shares by `eager_flow`.
 
-use super::node::{Failure, LOG_GROUP, Node, Report, Work, log_follows, progress};
+use super::node::{Failure, Node, Report, Work, log_follows, progress};
 use super::writer::Lists;
 use super::{FRONT, World};
 use crate::env::Env;
@@ -58,7 +58,7 @@ impl Disk {
         self.syncs.notify();
     }
 
-    /// What is not durable is lost.
+    /// Drops records that are not durable.
     pub(crate) fn lose_power(&self) {
         self.log.borrow_mut().truncate(usize::try_from(self.durable.get()).expect("few versions"));
     }
@@ -102,7 +102,7 @@ impl Front {
             silent: vec![Cell::new(false); count],
             epoch: Cell::new(world.disk.epochs.borrow().newest()),
             members: RefCell::new(Members::new(world.bugs)),
-            changed: world.signal(),
+            changed: world.env.executor.signal(),
             followed: Cell::new(0),
         })
     }
@@ -214,7 +214,7 @@ impl Front {
             return;
         }
         let (front, node) = (self.clone(), self.nodes[master].clone());
-        self.env.executor.spawn(LOG_GROUP, async move {
+        self.env.executor.spawn(FRONT, async move {
             log_follows(world, node, epoch, || front.followed.get() == epoch).await;
             if front.followed.get() == epoch {
                 front.followed.set(0);

@@ -9,7 +9,7 @@ mod writer;
 
 use crate::bugs::Planted;
 use crate::env::{Delays, Env};
-use crate::executor::{Micros, Signal};
+use crate::executor::Micros;
 use crate::random::Random;
 use crate::run::Outcome;
 use check::{End, Operation};
@@ -59,7 +59,7 @@ enum Fault {
     Crash(usize),
     /// A node gives no answer for so long.
     Hang(usize, Micros),
-    /// What a node's master ships stands still for so long, and the node answers all the same.
+    /// Write sets reach a node no more for so long, and the node answers all the same.
     Stall(usize, Micros),
     /// Consort is killed.
     Kill,
@@ -131,11 +131,6 @@ impl World {
     /// A client has ended.
     pub(crate) fn leaves(&self) {
         self.clients.set(self.clients.get() - 1);
-    }
-
-    /// A signal.
-    pub(crate) fn signal(&self) -> Signal {
-        self.env.executor.signal()
     }
 
     fn start(self: &Rc<World>) {

@@ -1,7 +1,7 @@
 //! A node: its store and its part in an epoch. As the master it has the writer and the line, as a slave a subscription.
 
 use super::writer::{Lists, Writer, list};
-use super::{FRONT, NODES, World};
+use super::{NODES, World};
 use crate::env::Env;
 use crate::executor::{Micros, Signal, once};
 use eager_flow::{Bugs, Line, Master, Next, NodeProgress, Standing, commit_eager};
@@ -55,7 +55,7 @@ pub(crate) struct Report {
 pub(crate) enum Failure {
     /// Nothing was changed.
     Elsewhere,
-    /// It may have taken effect.
+    /// The transaction may have taken effect.
     Unknown,
 }
 
@@ -394,16 +394,6 @@ impl Node {
         self.until_it_runs().await;
         self.standing.get().epoch == epoch && self.store().load(at, pages.into_iter()).is_ok()
     }
-
-    /// The node's number of a process that runs and is the master of the epoch.
-    pub(crate) fn life_as_master(&self, epoch: u64) -> Option<u64> {
-        let life = self.life.get();
-        (life > 0 && self.line.borrow().epoch() == Some(epoch)).then_some(life)
-    }
-
-    pub(crate) fn subscribe_log(&self) -> u64 {
-        self.line.borrow_mut().subscribe()
-    }
 }
 
 fn is_master(node: &Node, life: u64, epoch: u64) -> bool {
@@ -432,8 +422,7 @@ pub(crate) async fn log_follows(
     is_current: impl Fn() -> bool,
 ) {
     let disk = &world.disk;
-    let Some(life) = master.life_as_master(epoch) else { return };
-    let number = master.subscribe_log();
+    let (life, number) = (master.life.get(), master.line.borrow_mut().subscribe());
     let mut above = disk.appended();
     loop {
         world.env.step(|delays| delays.network).await;
@@ -519,6 +508,3 @@ impl Master for SimMaster {
         self.node.bugs
     }
 }
-
-/// The group of the log's tasks is Consort's.
-pub(crate) const LOG_GROUP: u32 = FRONT;
