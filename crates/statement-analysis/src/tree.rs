@@ -1,4 +1,4 @@
-//! A reader of the text that PostgreSQL 15 makes of its own trees (`nodeToString`,
+//! A reader of the text that PostgreSQL makes of its own trees (`nodeToString`,
 //! src/backend/nodes/outfuncs.c), as it arrives in the notice `rewritten parse tree:`. Generic: nodes with
 //! labelled fields, lists, numbers. The meaning of each field is known in [`walk`].
 //!
@@ -9,6 +9,7 @@
 //! escaped one inside a name, or in the middle of a token that is longer than a line. A token broken this way
 //! cannot be put together again and is refused.
 
+mod forms;
 mod meaning;
 pub mod query;
 pub mod walk;
@@ -41,7 +42,7 @@ impl fmt::Display for Unreadable {
             Unreadable::TooLarge => "the query tree is too large",
             Unreadable::TooDeep => "the query tree is too deep",
             Unreadable::BrokenToken => "a name in the query tree is broken over two lines",
-            Unreadable::Malformed => "the query tree is not in the format of PostgreSQL 15",
+            Unreadable::Malformed => "the query tree is not in PostgreSQL's format",
         })
     }
 }
@@ -125,6 +126,11 @@ impl<'t> Tree<'t> {
     /// The field with this label, [`Value::Null`] if it is missing.
     pub fn field(&self, node: NodeId, label: &str) -> Value<'t> {
         self.fields(node).iter().find(|(name, _)| *name == label).map_or(Value::Null, |(_, value)| *value)
+    }
+
+    /// True if the node has a field with this label.
+    pub fn has(&self, node: NodeId, label: &str) -> bool {
+        self.fields(node).iter().any(|(name, _)| *name == label)
     }
 
     /// The field's items; empty if it is no list.

@@ -9,8 +9,19 @@ use std::collections::BTreeMap;
 pub(crate) const MOVES: [u32; 3] = [1574, 1576, 1765];
 /// `now()` and `transaction_timestamp()`.
 pub(crate) const NOW: [u32; 2] = [1299, 2647];
-/// `random()` and `gen_random_uuid()`.
-pub(crate) const DRAWS: [u32; 2] = [1598, 3432];
+/// Functions that draw from the session's random numbers, which `setseed()` fixes: `random()`; since 16 `random_normal()`,
+/// `array_shuffle()` and `array_sample()`; since 17 `random()` of a range.
+pub(crate) const RANDOM_NUMBERS: [u32; 7] = [1598, 6212, 6215, 6216, 6339, 6340, 6341];
+/// Functions that make UUIDs: `gen_random_uuid()`; since 18 `uuidv4()` and `uuidv7()`.
+pub(crate) const RANDOM_UUIDS: [u32; 4] = [3432, 6428, 6429, 6430];
+
+/// True for a function that gives another value each time.
+pub(crate) fn draws(function: u32) -> bool {
+    RANDOM_NUMBERS.contains(&function) || RANDOM_UUIDS.contains(&function)
+}
+
+/// Majors of PostgreSQL whose functions the table lists.
+pub const MAJORS: std::ops::RangeInclusive<u32> = 15..=18;
 
 const TABLE: &str = include_str!("builtin.txt");
 
@@ -73,24 +84,30 @@ impl Class {
     ];
 }
 
-/// The table of PostgreSQL's own functions.
+/// The table of one major's own functions.
 #[derive(Clone, Debug)]
 pub struct Builtin {
     classes: BTreeMap<u32, (Class, &'static str)>,
 }
 
 impl Default for Builtin {
+    /// The table of the oldest major.
     fn default() -> Self {
-        Builtin { classes: lines().collect() }
+        Builtin::of(*MAJORS.start())
     }
 }
 
 impl Builtin {
+    /// The table of this major. It is empty for a major outside of [`MAJORS`], so that each function is unknown.
+    pub fn of(major: u32) -> Builtin {
+        Builtin { classes: lines(major).collect() }
+    }
+
     /// Class of the function with this OID below that of the first user's.
     pub fn class(&self, function: u32) -> Class {
         match self.classes.get(&function) {
             Some((class, _)) => *class,
-            None if function < FIRST_UNPINNED_OID => Class::Harmless,
+            None if function < FIRST_UNPINNED_OID => Class::Unknown,
             None => Class::Catalog,
         }
     }
@@ -110,12 +127,15 @@ impl Builtin {
     }
 }
 
-fn lines() -> impl Iterator<Item = (u32, (Class, &'static str))> {
-    TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
-        let mut words = line.splitn(3, ' ');
-        let mut word = || words.next().expect("three words on a line of builtin.txt");
-        let (oid, name, signature) = (word(), word(), word());
+fn lines(major: u32) -> impl Iterator<Item = (u32, (Class, &'static str))> {
+    let lines = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.filter_map(move |line| {
+        let mut words = line.splitn(4, ' ');
+        let mut word = || words.next().expect("four words on a line of builtin.txt");
+        let (oid, majors, name, signature) = (word(), word(), word(), word());
         let class = Class::NAMES.iter().find(|(known, _)| *known == name).expect("a class in builtin.txt").1;
-        (oid.parse().expect("an OID in builtin.txt"), (class, signature))
+        let (first, last) = majors.split_once('-').unwrap_or((majors, majors));
+        let number = |word: &str| word.parse::<u32>().expect("a number in builtin.txt");
+        (number(first)..=number(last)).contains(&major).then(|| (number(oid), (class, signature)))
     })
 }

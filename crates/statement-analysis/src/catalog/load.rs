@@ -4,7 +4,7 @@
 
 use super::builtin::NOW;
 use super::{
-    Catalog, Column, ForeignAction, ForeignKey, Function, Harmless, Identity, KeyColumn, KeyForm,
+    Builtin, Catalog, Column, ForeignAction, ForeignKey, Function, Harmless, Identity, KeyColumn, KeyForm,
     Persistence, PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind, Volatility,
 };
 use crate::oid::FIRST_USER_OID;
@@ -33,6 +33,9 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+/// The major version, which decides the table of built-in functions.
+const MAJOR: &str = "SELECT current_setting('server_version_num')::int / 10000";
 
 const RELATIONS: &str = "
     SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, c.relreplident,
@@ -155,6 +158,7 @@ pub const UNLIKE: &str = include_str!("unlike.sql");
 pub fn queries(publication: &str) -> Vec<String> {
     let publication = literal(publication);
     [
+        MAJOR,
         &*RELATIONS.replace("{publication}", &publication),
         COLUMNS,
         KEYS,
@@ -178,7 +182,8 @@ pub fn queries(publication: &str) -> Vec<String> {
 
 /// Builds the catalog of a database from the answers to [`queries`].
 pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, LoadError> {
-    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 16] = [
+    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 17] = [
+        major,
         relation,
         column,
         key_column,
@@ -196,7 +201,8 @@ pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, Load
         unlike,
         fleeting,
     ];
-    let mut catalog = Catalog { database, ..Catalog::default() };
+    // A server that does not tell its major has no known function.
+    let mut catalog = Catalog { database, builtin: Builtin::of(0), ..Catalog::default() };
     if answers.len() != steps.len() {
         return Err(LoadError { query: answers.len(), what: "an answer is missing".to_owned() });
     }
@@ -236,6 +242,11 @@ impl<'r> Reader<'r> {
         let text = self.text(column)?;
         text.split(',').filter(|number| !number.is_empty()).map(|number| number.parse().ok()).collect()
     }
+}
+
+fn major(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
+    catalog.builtin = Builtin::of(row.oid(0)?);
+    Some(())
 }
 
 fn relation(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {

@@ -2,7 +2,7 @@
 //! it was, and touches these tables and no others, with all that follows from what it writes ("procedures and triggers with
 //! declared sets": Hihooi, Table 4).
 
-use super::builtin::DRAWS;
+use super::builtin::draws;
 use super::{Catalog, Class, ForeignAction, Harmless, Persistence, Relation, RelationKind, Trigger};
 use crate::declared_tables::Declared;
 use history::{ColumnSet, RelationId};
@@ -131,7 +131,7 @@ impl Catalog {
     fn asks_nothing(&self, functions: &[u32]) -> bool {
         let plain = |function: &u32| {
             matches!(self.function_class(*function), Class::Harmless | Class::ByOrder)
-                && !DRAWS.contains(function)
+                && !draws(*function)
                 && self.functions.get(function).is_none_or(|known| known.harmless == Harmless::No)
         };
         functions.iter().all(plain)

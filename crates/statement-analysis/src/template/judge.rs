@@ -9,6 +9,7 @@ use super::replica_differences::at_copies;
 use super::replicated_execution::{Found, replay};
 use super::writes::{Trust, writes};
 use super::{Again, ClockWords, Dependencies, Input, Kind, ResultColumns, Stay, Template, Validity};
+use crate::catalog::builtin::RANDOM_NUMBERS;
 use crate::catalog::{Catalog, Class, Harmless, Persistence, RelationKind, Touches};
 use crate::oid::FIRST_USER_OID;
 use crate::tree::query::{Command, Relation};
@@ -132,10 +133,10 @@ fn names_an_object(facts: &Facts) -> bool {
     facts.constants.iter().any(|constant| constant.location.is_some() && by_name(constant.type_id))
 }
 
-/// `random()`, or a function that was declared harmless and may call it.
+/// A function that draws random numbers, or a function that was declared harmless and may call it.
 pub(super) fn may_draw(function: u32, catalog: &Catalog) -> bool {
-    const RANDOM: u32 = 1598;
-    function == RANDOM || catalog.functions.get(&function).is_some_and(|known| known.harmless != Harmless::No)
+    RANDOM_NUMBERS.contains(&function)
+        || catalog.functions.get(&function).is_some_and(|known| known.harmless != Harmless::No)
 }
 
 struct Judge<'j> {

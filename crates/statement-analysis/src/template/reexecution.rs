@@ -10,6 +10,7 @@ use super::judge::may_draw;
 use super::nondeterminism::{Chance, chance_elsewhere, only_joined};
 use super::replica_differences::AtCopies;
 use super::{Stay, Template, Values};
+use crate::catalog::builtin::draws;
 use crate::catalog::{Catalog, ForeignAction, RelationKind};
 use crate::tree::query::{Command, Query};
 use crate::tree::walk::Facts;
@@ -82,9 +83,6 @@ pub(super) struct Known<'k> {
     pub(super) by_declaration: Option<&'k ByDeclaration>,
 }
 
-/// Functions that give another value each time and are harmless otherwise.
-const UUID: u32 = 3432;
-
 /// The table that it writes, and nothing else; or why it may not be executed again.
 pub(super) fn again(
     tree: &Tree<'_>,
@@ -105,7 +103,7 @@ pub(super) fn again(
     if facts.queries.iter().any(|query| tree.flag(query.node, "hasRowSecurity")) {
         return Err(Otherwise::Policies);
     }
-    if facts.functions.iter().any(|function| *function == UUID || may_draw(*function, catalog)) {
+    if facts.functions.iter().any(|function| draws(*function) || may_draw(*function, catalog)) {
         return Err(Otherwise::Draws);
     }
     if query.command == Command::Update && !only_joined(tree, query) {

@@ -7,7 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Fields that two statements of one shape may have otherwise and still mean the same: places in the text, the values of
 /// literals, and the names by which columns are shown in error messages.
-const PASSED_OVER: &[&str] = &["location", "stmt_location", "stmt_len", "constvalue", "alias", "eref"];
+const PASSED_OVER: &[&str] =
+    &["location", "list_start", "list_end", "stmt_location", "stmt_len", "constvalue", "alias", "eref"];
 
 impl<'t> Tree<'t> {
     /// The statement's meaning. Equal for equal meanings, and by all likelihood different for different ones.

@@ -20,7 +20,7 @@ pub enum Command {
     Utility,
     /// A rule's DO INSTEAD NOTHING.
     Nothing,
-    /// Not a number that PostgreSQL 15 uses.
+    /// Not a number that PostgreSQL uses.
     Unknown,
 }
 
@@ -87,9 +87,11 @@ impl Query {
     /// Reads a `QUERY` node's frame.
     pub fn read(tree: &Tree<'_>, node: NodeId, outer: Option<usize>) -> Query {
         let joined = joined(tree, node);
+        let permissions: Vec<NodeId> = tree.nodes(node, "rteperminfos").collect();
         let entries = tree.list(node, "rtable").iter().enumerate();
-        let entries =
-            entries.map(|(place, entry)| read_entry(tree, *entry, joined.contains(&(place + 1)))).collect();
+        let entries = entries
+            .map(|(place, entry)| read_entry(tree, &permissions, *entry, joined.contains(&(place + 1))))
+            .collect();
         let target = tree.number(node, "resultRelation").and_then(|number| usize::try_from(number - 1).ok());
         Query {
             node,
@@ -101,7 +103,7 @@ impl Query {
         }
     }
 
-    /// The view whose body this is. Such a body begins with two entries that stand for the view and are never joined;
+    /// The view whose body this is, on PostgreSQL 15. Such a body begins with two entries that stand for the view and are never joined;
     /// they carry its permissions.
     pub fn view(&self) -> Option<RelationId> {
         match self.entries.as_slice() {
@@ -144,18 +146,27 @@ fn command(number: Option<i64>) -> Command {
     }
 }
 
-fn read_entry(tree: &Tree<'_>, entry: Value<'_>, joined: bool) -> Entry {
+fn read_entry(tree: &Tree<'_>, permissions: &[NodeId], entry: Value<'_>, joined: bool) -> Entry {
     let Value::Node(node) = entry else { return Entry::Other };
     match tree.number(node, "rtekind") {
         Some(0) => {
-            let set = |label| columns(tree, node, label);
+            let holder = column_sets(tree, permissions, node);
+            let set = |label| match holder {
+                ColumnSets::Of(holder) => columns(tree, holder, label),
+                ColumnSets::None => ColumnSet::NONE,
+                ColumnSets::Unknown => ColumnSet::All,
+            };
             Entry::Relation(Relation {
                 id: RelationId::new(tree.oid(node, "relid")),
                 view: tree.field(node, "relkind") == Value::Atom("v"),
                 children: tree.flag(node, "inh"),
                 joined,
                 columns: set("selectedCols"),
-                updated: set("updatedCols").union(set("extraUpdatedCols")),
+                // Since 16 the executor alone finds the columns computed from others: see `Catalog::with_generated`.
+                updated: match tree.has(node, "extraUpdatedCols") {
+                    true => set("updatedCols").union(columns(tree, node, "extraUpdatedCols")),
+                    false => set("updatedCols"),
+                },
             })
         }
         Some(1) => tree.node(node, "subquery").map_or(Entry::Other, Entry::Subquery),
@@ -165,7 +176,36 @@ fn read_entry(tree: &Tree<'_>, entry: Value<'_>, joined: bool) -> Entry {
     }
 }
 
+/// The node with the column sets of a relation's entry.
+#[derive(Clone, Copy)]
+enum ColumnSets {
+    Of(NodeId),
+    /// The entry carries no permissions, and so no sets.
+    None,
+    Unknown,
+}
+
+/// On 15 the entry has the sets itself. Since 16 the query's `rteperminfos` have them, and the entry has the place among these,
+/// from 1 on; 0 is none.
+fn column_sets(tree: &Tree<'_>, permissions: &[NodeId], entry: NodeId) -> ColumnSets {
+    if tree.has(entry, "selectedCols") {
+        return ColumnSets::Of(entry);
+    }
+    match tree.number(entry, "perminfoindex").and_then(|number| usize::try_from(number).ok()) {
+        Some(0) => ColumnSets::None,
+        Some(number) => permissions
+            .get(number - 1)
+            .filter(|info| tree.oid(**info, "relid") == tree.oid(entry, "relid"))
+            .map_or(ColumnSets::Unknown, |info| ColumnSets::Of(*info)),
+        None => ColumnSets::Unknown,
+    }
+}
+
+/// A set that is not there is every column.
 fn columns(tree: &Tree<'_>, node: NodeId, label: &str) -> ColumnSet {
+    if !tree.has(node, label) {
+        return ColumnSet::All;
+    }
     match tree.numbers(tree.field(node, label)) {
         Some(bits) => ColumnSet::of(bits.iter().map(|bit| i16::try_from(bit + FIRST_ATTRIBUTE).unwrap_or(0))),
         None => ColumnSet::All,

@@ -46,7 +46,7 @@ fn columns_are_the_union_of_both_sources() {
     let [Entry::Relation(relation)] = facts.queries[0].entries.as_slice() else { panic!() };
     assert_eq!(relation.columns, ColumnSet::of([1, 2, 3]));
     assert!(relation.joined && relation.children && !relation.view);
-    assert!(!facts.marks.untraced && !facts.marks.unknown_node);
+    assert!(!facts.marks.untraced);
 }
 
 #[test]
@@ -209,4 +209,46 @@ fn anything_can_be_read() {
         }
     }
     assert!(read > 200, "{read} of the texts were trees");
+}
+
+/// A field under another name would be taken for an empty one: the statement must be unknown instead.
+#[test]
+fn node_without_a_field_is_unknown() {
+    const WHOLE: &str = "{VAR :varno 1 :varattno 3 :varlevelsup 0 :vartype 23}";
+    let is_known = |text: &str| {
+        let tree = Tree::read(text).unwrap();
+        forms::is_known(&tree, as_node(tree.root()).unwrap())
+    };
+    assert!(is_known(WHOLE));
+    for label in [":varno", ":varattno", ":varlevelsup", ":vartype"] {
+        assert!(!is_known(&WHOLE.replacen(label, ":other", 1)), "{label}");
+    }
+    assert!(!is_known("{VARIABLE :varno 1}"));
+    assert!(is_known("{RANGETBLENTRY :rtekind 1 :subquery <> :securityQuals <>}"));
+    assert!(!is_known("{RANGETBLENTRY :rtekind 1 :body <> :securityQuals <>}"));
+    assert!(!is_known("{RANGETBLENTRY :rtekind 10 :securityQuals <>}"));
+    assert!(facts(&Tree::read(SMALL).unwrap()).marks.unknown_node, "the small tree leaves fields out");
+}
+
+/// Since 16 the columns that an entry reads stand in the query's list of permissions. An entry that names none there, or
+/// another relation's, reads every column.
+#[test]
+fn columns_come_from_the_list_of_permissions() {
+    let columns = |index: &str, relation: &str| {
+        let text = format!(
+            "{{QUERY :commandType 1 :resultRelation 0 :rtable ({{RANGETBLENTRY :rtekind 0 :relid 16384 :relkind r :inh true \
+             {index}}}) :rteperminfos ({{RTEPERMISSIONINFO :relid {relation} :selectedCols (b 8 9) :insertedCols (b) \
+             :updatedCols (b 9)}}) :jointree <>}}"
+        );
+        let tree = Tree::read(&text).unwrap();
+        let query = query::Query::read(&tree, as_node(tree.root()).unwrap(), None);
+        let [Entry::Relation(relation)] = query.entries.as_slice() else { panic!("{:?}", query.entries) };
+        (relation.columns, relation.updated)
+    };
+    let own = (ColumnSet::of([1, 2]), ColumnSet::of([2]));
+    assert_eq!(columns(":perminfoindex 1", "16384"), own);
+    assert_eq!(columns(":perminfoindex 0", "16384"), (ColumnSet::NONE, ColumnSet::NONE));
+    for (index, relation) in [(":perminfoindex 2", "16384"), (":perminfoindex 1", "16385"), ("", "16384")] {
+        assert_eq!(columns(index, relation), (ColumnSet::All, ColumnSet::All), "{index} {relation}");
+    }
 }

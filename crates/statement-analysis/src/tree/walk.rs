@@ -6,7 +6,7 @@
 //! through, those of sub-queries, CTEs and functions are walked where they stand.
 
 use super::query::{Command, Entry, Query};
-use super::{NodeId, Tree, Value, as_node};
+use super::{NodeId, Tree, Value, as_node, forms};
 use crate::oid::FIRST_USER_OID;
 use history::{ColumnSet, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,7 +77,7 @@ pub struct Marks {
     pub untraced: bool,
     /// ARRAY(SELECT ..).
     pub array_of_query: bool,
-    /// A node that this reader does not know.
+    /// A node that this reader does not know, or one without a field that it reads.
     pub unknown_node: bool,
 }
 
@@ -91,6 +91,7 @@ pub fn facts(tree: &Tree<'_>) -> Facts {
     for root in roots {
         match as_node(*root).filter(|node| tree.name(*node) == "QUERY") {
             Some(node) => {
+                walk.facts.marks.unknown_node |= !forms::is_known(tree, node);
                 let query = walk.enter(node, None, true);
                 walk.facts.roots.push(query);
             }
@@ -167,12 +168,23 @@ impl<'t> Walk<'_, 't> {
 
     fn node(&mut self, node: NodeId, place: Place) {
         let tree = self.tree;
+        self.facts.marks.unknown_node |= !forms::is_known(tree, node);
         match tree.name(node) {
             "QUERY" => {
                 self.enter(node, Some(place.query), place.named);
                 return;
             }
-            "ALIAS" => return,
+            // Permissions of the entries, whose columns `Query::read` has taken.
+            "ALIAS" | "RTEPERMISSIONINFO" => return,
+            // A view's body; until 15 the entry does not say of which view.
+            "RANGETBLENTRY" if tree.number(node, "rtekind") == Some(1) && tree.oid(node, "relid") != 0 => {
+                if place.named {
+                    self.facts.named.insert(RelationId::new(tree.oid(node, "relid")));
+                }
+                self.objects(node);
+                self.children(node, Place { named: false, ..place });
+                return;
+            }
             "VAR" => self.column(node, place.query),
             "CONST" => self.facts.constants.push(Constant {
                 node,
@@ -220,7 +232,6 @@ impl<'t> Walk<'_, 't> {
                 let types = tree.numbers(tree.field(node, "coltypes")).unwrap_or_default();
                 self.facts.text_conversions.extend(types.iter().filter_map(|oid| u32::try_from(*oid).ok()));
             }
-            name if !KNOWN.contains(&name) => self.facts.marks.unknown_node = true,
             _ => {}
         }
         self.objects(node);
@@ -336,55 +347,3 @@ pub fn stored_functions(tree: &Tree<'_>) -> Vec<u32> {
     }
     found
 }
-
-/// The nodes of an analysed tree whose meaning for a footprint is known. Anything else makes the statement unknown.
-const KNOWN: &[&str] = &[
-    "ARRAYCOERCEEXPR",
-    "ARRAYEXPR",
-    "BOOLEANTEST",
-    "BOOLEXPR",
-    "CASEEXPR",
-    "CASETESTEXPR",
-    "CASEWHEN",
-    "COALESCEEXPR",
-    "COERCETODOMAIN",
-    "COERCETODOMAINVALUE",
-    "COLLATEEXPR",
-    "COMMONTABLEEXPR",
-    "CONVERTROWTYPEEXPR",
-    "CTECYCLECLAUSE",
-    "CTESEARCHCLAUSE",
-    "DISTINCTEXPR",
-    "FIELDSELECT",
-    "FIELDSTORE",
-    "FROMEXPR",
-    "FUNCEXPR",
-    "GROUPINGFUNC",
-    "GROUPINGSET",
-    "INFERENCEELEM",
-    "JOINEXPR",
-    "MERGEACTION",
-    "MINMAXEXPR",
-    "NAMEDARGEXPR",
-    "NULLIFEXPR",
-    "NULLTEST",
-    "ONCONFLICTEXPR",
-    "OPEXPR",
-    "RANGETBLENTRY",
-    "RANGETBLFUNCTION",
-    "RANGETBLREF",
-    "RELABELTYPE",
-    "ROWCOMPAREEXPR",
-    "ROWEXPR",
-    "ROWMARKCLAUSE",
-    "SCALARARRAYOPEXPR",
-    "SETOPERATIONSTMT",
-    "SETTODEFAULT",
-    "SORTGROUPCLAUSE",
-    "SUBLINK",
-    "SUBSCRIPTINGREF",
-    "TARGETENTRY",
-    "WINDOWCLAUSE",
-    "WITHCHECKOPTION",
-    "XMLEXPR",
-];

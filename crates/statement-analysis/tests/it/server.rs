@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Folder of the programs without the variable CONSORT_POSTGRES_BIN.
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
 /// A server in a folder of its own, listening on a socket there. Both end with the value; the server also ends with the
@@ -77,7 +78,8 @@ fn program(name: &str) -> Command {
         let (user, group) = account();
         command.args([format!("--reuid={user}"), format!("--regid={group}")]).arg("--clear-groups");
     }
-    command.arg(format!("{PROGRAMS}/{name}")).current_dir("/").process_group(0);
+    let folder = std::env::var("CONSORT_POSTGRES_BIN").unwrap_or_else(|_| PROGRAMS.to_owned());
+    command.arg(format!("{folder}/{name}")).current_dir("/").process_group(0);
     command
 }
 
