@@ -7,7 +7,6 @@ use config::auth_file::AuthFile;
 use config::{Config, Server};
 use local_cluster::{Cluster, NodeState, Seed};
 use postgres::address::Address;
-use postgres::programs::Programs;
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -92,7 +91,7 @@ impl Found {
     /// The servers, if `consort up` made them.
     pub(crate) fn local(&self) -> Result<Option<Cluster>, Failure> {
         let Some(home) = &self.home else { return Ok(None) };
-        Ok(Some(Cluster::open(&Programs::find()?, home.folder())?))
+        Ok(Some(Cluster::open(&home.programs()?, home.folder())?))
     }
 
     /// The seed, if `consort up` made the servers and there is one.

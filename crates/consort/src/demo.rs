@@ -13,7 +13,6 @@ use load_clients::pause::whole_seconds;
 use load_clients::progress::Progress;
 use load_clients::stop::Stop;
 use local_cluster::{Cluster, Node, free_port};
-use postgres::programs::Programs;
 use tokio::runtime::Runtime;
 
 use crate::down;
@@ -96,7 +95,7 @@ fn beside_one_server(runtime: &Runtime, name: &str, time: Duration) -> Result<()
     let alone = Folder::new("one-server")?;
     alone.bring_up(&up::Options::for_demo(&alone.listen, design::CONSORT.name, Writers::Anywhere).alone())?;
     down::stop_consort(&alone.home)?;
-    let servers = Cluster::open(&Programs::find()?, alone.home.folder())?;
+    let servers = Cluster::open(&alone.home.programs()?, alone.home.folder())?;
     let port = servers.primary().port();
     let one = measured(&format!("postgres://postgres@127.0.0.1:{port}/postgres"))?;
     drop(alone);
@@ -161,7 +160,7 @@ impl Folder {
     }
 
     fn delay(&self, delay: u64) -> Result<(), Failure> {
-        let cluster = Cluster::open(&Programs::find()?, self.home.folder())?;
+        let cluster = Cluster::open(&self.home.programs()?, self.home.folder())?;
         let set = |standby: &Node| standby.set("recovery_min_apply_delay", &format!("{delay}ms"));
         Ok(cluster.standbys().iter().try_for_each(set)?)
     }

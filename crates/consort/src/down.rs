@@ -6,7 +6,6 @@ use std::time::Duration;
 use clap::Args;
 use config::Config;
 use local_cluster::{Cluster, NodeState, Stop};
-use postgres::programs::Programs;
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -46,7 +45,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     // A first `up` that was broken off has written no configuration, and may have started servers.
     if !home.config_file().exists()
         && Nodes::of(&home).is_none()
-        && Cluster::open(&Programs::find()?, home.folder()).is_err()
+        && Cluster::open(&home.programs()?, home.folder()).is_err()
     {
         return Err(Failure::not_running(format!("no cluster exists in {}", home.folder().display())));
     }
@@ -93,5 +92,5 @@ pub fn stop_everything(home: &Home) -> Result<(), Failure> {
 }
 
 fn cluster(home: &Home) -> Result<Cluster, Failure> {
-    Ok(Cluster::open(&Programs::find()?, home.folder())?)
+    Ok(Cluster::open(&home.programs()?, home.folder())?)
 }

@@ -17,7 +17,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use postgres::programs::Programs;
+
 use crate::failure::Failure;
+use crate::settings_file::SettingsFile;
 
 /// Interval of the check that a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -66,6 +69,23 @@ impl Home {
     /// The file with the process number of its Consort.
     pub fn pid_file(&self) -> PathBuf {
         self.folder.join("consort.pid")
+    }
+
+    /// PostgreSQL's programs for the servers here: of the folder that the configuration names (`postgres_bin`), else of the
+    /// major version that made the primary, else any.
+    pub fn programs(&self) -> Result<Programs, Failure> {
+        let text = fs::read_to_string(self.config_file()).ok();
+        let file = SettingsFile::of(text.as_deref());
+        let named =
+            file.get("postgres_bin").map(|value| value.trim_matches('"')).filter(|value| !value.is_empty());
+        if let Some(folder) = named {
+            return Ok(Programs::at(Path::new(folder))?);
+        }
+        let major = fs::read_to_string(self.folder.join("primary/data/PG_VERSION")).ok();
+        match major.and_then(|major| major.trim().parse().ok()) {
+            Some(major) => Ok(Programs::find_major(major, None)?),
+            None => Ok(Programs::find()?),
+        }
     }
 
     /// The secrets of the roles that clients log in as.

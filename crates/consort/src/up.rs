@@ -68,6 +68,9 @@ pub struct Options {
     /// Writers at the primary; default: through-consort
     #[arg(long)]
     writers: Option<Writers>,
+    /// Folder of the server's programs, of PostgreSQL 15 to 18; default: the usual folders, PostgreSQL 15 first
+    #[arg(long, value_name = "DIR")]
+    postgres_bin: Option<PathBuf>,
     /// Run in the foreground, log to the terminal, and stop the servers at the end
     #[arg(long)]
     foreground: bool,
@@ -81,6 +84,8 @@ Examples:
   consort up --listen 0.0.0.0:6432              remote clients too, with a password (see users.txt)
   consort up --writers anywhere                 local users can also log in directly at the nodes
   consort up --design base --nodes 3 --dir ./mp three servers that all take writes
+  consort up --postgres-bin /usr/lib/postgresql/17/bin --dir ./pg17
+                                                servers of PostgreSQL 17
   consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
 
 /// Clients that write at the primary.
@@ -260,7 +265,13 @@ fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure>
     if is_key_value {
         return key_value(home, file, options, writers, runs);
     }
-    let programs = Programs::find()?;
+    let programs = match &options.postgres_bin {
+        Some(folder) => Programs::at(&std::path::absolute(folder)?)?,
+        None => home.programs()?,
+    };
+    if let Some(folder) = &options.postgres_bin {
+        file.set("postgres_bin", &quoted(&std::path::absolute(folder)?.to_string_lossy()));
+    }
     // A first start that failed may have left some of its servers, and not all.
     let there = written.and_then(|_| Cluster::open(&programs, home.folder()).ok());
     settings(&mut file, options, writers);
@@ -371,7 +382,7 @@ fn asks_for_nothing_new(home: &Home, file: &SettingsFile, options: &Options) -> 
         let has_spares = options.spares.is_none_or(|wanted| spares == wanted);
         return Ok(has_nodes && has_spares && is_set(file, options));
     }
-    let cluster = Cluster::open(&Programs::find()?, home.folder())?;
+    let cluster = Cluster::open(&home.programs()?, home.folder())?;
     Ok(options.nodes.is_none_or(|wanted| cluster.peers().len() >= wanted)
         && options.standbys.is_none_or(|wanted| cluster.standbys().len() >= wanted)
         && options.replicas.is_none_or(|wanted| cluster.replicas().len() >= wanted)

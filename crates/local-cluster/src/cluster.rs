@@ -6,7 +6,6 @@ use crate::settings::{self, LogIns, NodeSettings};
 use crate::template::Templates;
 use postgres::Error;
 use postgres::programs::Programs;
-use postgres::version::MAJOR;
 use std::path::{Path, PathBuf};
 
 /// The name of the primary's folder.
@@ -611,11 +610,13 @@ pub(crate) fn open_node(programs: &Programs, folder: &Path, name: &str) -> Resul
             .map_err(|error| Error::Setup(format!("cannot read {}: {error}", data.join(file).display())))
     };
     let version = read("PG_VERSION")?;
-    if version.trim() != MAJOR.to_string() {
+    if version.trim() != programs.major().to_string() {
         return Err(Error::Setup(format!(
-            "{} was created by PostgreSQL {}; Consort supports PostgreSQL {MAJOR}",
+            "{} was created by PostgreSQL {}, and the programs in {} are of PostgreSQL {}",
             data.display(),
-            version.trim()
+            version.trim(),
+            programs.folder().display(),
+            programs.major()
         )));
     }
     let port = read(settings::FILE)?

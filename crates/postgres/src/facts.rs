@@ -35,7 +35,7 @@ pub struct Facts {
 /// Consort's own sessions load no local_preload_libraries: the files show those of others.
 const BRINGS: &str = "\
     SELECT 'collation of database ' || datname, \
-           concat_ws(' ', datlocprovider, datcollate, datctype, daticulocale, pg_database_collation_actual_version(oid)) \
+           concat_ws(' ', datlocprovider, datcollate, datctype, {locale_columns}, pg_database_collation_actual_version(oid)) \
       FROM pg_database WHERE datallowconn \
     UNION ALL \
     SELECT 'collations of provider ' || collprovider::text, \
@@ -72,7 +72,8 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
         return Err(Error::Protocol("the server does not report its version".to_owned()));
     };
     let mut brings = BTreeMap::new();
-    for row in control.rows(BRINGS).await? {
+    let major = crate::version::accept(version.as_deref().unwrap_or_default())?;
+    for row in control.rows(&BRINGS.replace("{locale_columns}", major.locale_columns)).await? {
         if let [Some(name), value] = row.as_slice() {
             brings.insert(name.clone(), value.clone().unwrap_or_default());
         }

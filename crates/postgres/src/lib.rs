@@ -31,6 +31,7 @@ pub mod incarnation;
 pub mod leader_lock;
 pub mod link;
 pub mod listening;
+pub mod majors;
 pub mod objects;
 pub mod own_settings;
 pub mod programs;

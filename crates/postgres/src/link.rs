@@ -91,7 +91,7 @@ impl Link {
         link.authenticate(address).await?;
         link.until_ready(|message| match message {
             Message::ParameterStatus(body) if body.name()? == version::PARAMETER => {
-                version::accept(body.value()?)
+                version::accept(body.value()?).map(drop)
             }
             _ => Ok(()),
         })

@@ -2,49 +2,64 @@
 
 use crate::Error;
 use crate::account::Account;
-use crate::version::MAJOR;
+use crate::majors::{self, MAJORS};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folders in which distributions put the programs of a major version.
+/// Folders in which distributions put the programs of a major version, here `{}`.
 const USUAL_FOLDERS: [&str; 5] = [
-    "/usr/lib/postgresql/15/bin",
-    "/usr/pgsql-15/bin",
-    "/usr/lib/postgresql15/bin",
-    "/opt/homebrew/opt/postgresql@15/bin",
-    "/usr/local/opt/postgresql@15/bin",
+    "/usr/lib/postgresql/{}/bin",
+    "/usr/pgsql-{}/bin",
+    "/usr/lib/postgresql{}/bin",
+    "/opt/homebrew/opt/postgresql@{}/bin",
+    "/usr/local/opt/postgresql@{}/bin",
 ];
 
-/// The folder with `postgres`, `initdb` and `pg_basebackup` of the supported major version, and the account
+/// The environment variable with a folder that is searched first.
+const VARIABLE: &str = "CONSORT_POSTGRES_BIN";
+
+/// The folder with `postgres`, `initdb` and `pg_basebackup` of a supported major version, and the account
 /// that runs them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     folder: PathBuf,
     account: Account,
+    major: u32,
 }
 
 impl Programs {
-    /// Searches the usual folders of distributions, then those of `pg_config` and the search path.
+    /// The folder of the environment variable `CONSORT_POSTGRES_BIN`, if it is set. Else searches the usual folders of
+    /// distributions, those of older majors first, then those of `pg_config` and the search path.
     ///
     /// # Errors
-    /// [`Error::Setup`] if there are none, or of another major version only.
+    /// [`Error::Setup`] if there are none, or of other major versions only.
     pub fn find() -> Result<Programs, Error> {
-        let usual = USUAL_FOLDERS.iter().map(PathBuf::from);
-        let mut other = None;
-        for folder in usual
-            .chain(std::iter::once_with(configured_folder).flatten())
-            .filter(|folder| folder.join("postgres").is_file())
-        {
-            match Programs::at(&folder) {
-                Ok(programs) => return Ok(programs),
-                Err(error) => other = Some(error),
-            }
+        if let Some(folder) = named_folder() {
+            return Programs::at(&folder);
         }
-        Err(other.unwrap_or_else(|| {
+        let usual = MAJORS.iter().flat_map(|major| usual_folders(major.number));
+        first(usual.chain(std::iter::once_with(configured_folder).flatten()), |_| true).map_err(|other| {
+            let (oldest, words) = (MAJORS[0].number, majors::in_words());
+            other.unwrap_or_else(|| {
+                Error::Setup(format!(
+                    "PostgreSQL {words} was not found on this machine; on Debian it is in a package such as postgresql-{oldest}"
+                ))
+            })
+        })
+    }
+
+    /// The programs of this very major: those of `named` if they are, else from the folders of [`Programs::find`].
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there are none.
+    pub fn find_major(major: u32, named: Option<&Path>) -> Result<Programs, Error> {
+        let folders = named.map(Path::to_owned).into_iter().chain(named_folder()).chain(usual_folders(major));
+        let folders = folders.chain(std::iter::once_with(configured_folder).flatten());
+        first(folders, |programs| programs.major == major).map_err(|_| {
             Error::Setup(format!(
-                "PostgreSQL {MAJOR} was not found on this machine; on Debian it is in the package postgresql-{MAJOR}"
+                "the programs of PostgreSQL {major} were not found on this machine; name their folder (postgres_bin)"
             ))
-        }))
+        })
     }
 
     /// The programs in this folder.
@@ -52,19 +67,23 @@ impl Programs {
     /// # Errors
     /// [`Error::Setup`] if they do not run or are of another major version.
     pub fn at(folder: &Path) -> Result<Programs, Error> {
-        let programs = Programs { folder: folder.to_owned(), account: Account::find()? };
+        let programs = Programs { folder: folder.to_owned(), account: Account::find()?, major: 0 };
         let output = programs.output(programs.command("postgres").arg("--version"))?;
         // The output is "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".
         let version = output.split_whitespace().nth(2).unwrap_or("(unknown version)");
-        let major = version.split(['.', 'b', 'r', 'd']).next().and_then(|major| major.parse::<u32>().ok());
-        if major != Some(MAJOR) {
-            return Err(Error::Setup(format!(
-                "{} is PostgreSQL {version}; Consort works with PostgreSQL {MAJOR}, other major versions are not \
-                 supported yet",
-                folder.display()
-            )));
+        match majors::of_version(version) {
+            Some(major) => Ok(Programs { major: major.number, ..programs }),
+            None => Err(Error::Setup(format!(
+                "{} is PostgreSQL {version}; Consort works with PostgreSQL {}, other major versions are not supported yet",
+                folder.display(),
+                majors::in_words()
+            ))),
         }
-        Ok(programs)
+    }
+
+    /// Major version of the programs.
+    pub fn major(&self) -> u32 {
+        self.major
     }
 
     /// Folder of the programs.
@@ -93,6 +112,31 @@ impl Programs {
         }
         Err(Error::Setup(format!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim())))
     }
+}
+
+/// The first folder with suitable programs. The error: what was wrong with the last one that has programs.
+fn first(
+    folders: impl Iterator<Item = PathBuf>,
+    suits: impl Fn(&Programs) -> bool,
+) -> Result<Programs, Option<Error>> {
+    let mut other = None;
+    for folder in folders.filter(|folder| folder.join("postgres").is_file()) {
+        match Programs::at(&folder) {
+            Ok(programs) if suits(&programs) => return Ok(programs),
+            Ok(_) => {}
+            Err(error) => other = Some(error),
+        }
+    }
+    Err(other)
+}
+
+fn usual_folders(major: u32) -> impl Iterator<Item = PathBuf> {
+    USUAL_FOLDERS.iter().map(move |folder| PathBuf::from(folder.replace("{}", &major.to_string())))
+}
+
+/// Folder that the environment variable names.
+fn named_folder() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// Folder that the `pg_config` of the search path names.

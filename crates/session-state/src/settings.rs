@@ -35,7 +35,7 @@ pub const ANALYSED_UNDER: [&str; 15] = [
 
 /// Settings that change a result, its form, or the success of a statement. A standby connection must have the
 /// session's values. The probe query reads them in this order, which is sorted.
-pub const MIRRORED: [&str; 37] = [
+pub const MIRRORED: [&str; 38] = [
     "array_nulls",
     "backslash_quote",
     "bytea_output",
@@ -70,6 +70,7 @@ pub const MIRRORED: [&str; 37] = [
     "synchronize_seqscans",
     "timezone",
     "timezone_abbreviations",
+    "transaction_timeout",
     "transform_null_equals",
     "xmlbinary",
     "xmloption",

@@ -136,6 +136,9 @@ pub struct Column {
     pub type_id: u32,
     /// For a generated column the columns it is computed from, else empty. The decoder leaves generated columns out.
     pub generated_from: ColumnSet,
+    /// True if the value is computed when it is read. A read through another table of the family computes it by that table's
+    /// expression.
+    pub is_virtual: bool,
 }
 
 /// A primary key whose values have one canonical form each.

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use local_cluster::wait_until;
 use postgres::unique_name;
-use postgres::version::MAJOR;
 
 pub use scratch::Scratch;
 pub use store_servers::{CassandraCluster, RedisServer};
@@ -72,7 +71,9 @@ pub fn psql(url: &str, sql: &str) -> Done {
 /// One of PostgreSQL's programs for clients. On Debian the path has a program in Perl before each, which takes more of the
 /// processor than a short statement of `psql`: a fifth of all that tests of the command take.
 pub fn program(name: &str) -> Command {
-    let own = Path::new("/usr/lib/postgresql").join(MAJOR.to_string()).join("bin").join(name);
+    let folder = std::env::var_os("CONSORT_POSTGRES_BIN")
+        .map_or_else(|| PathBuf::from("/usr/lib/postgresql/15/bin"), PathBuf::from);
+    let own = folder.join(name);
     Command::new(if own.is_file() { own } else { PathBuf::from(name) })
 }
 

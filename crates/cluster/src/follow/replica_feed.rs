@@ -35,6 +35,7 @@ use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, CommandLog, Patience};
 use postgres::facts;
+use postgres::majors;
 use postgres::programs::Programs;
 use replica_apply::apply::{self, Batch, Feeder, Part, Unrun};
 use replica_apply::clone::{self, Chosen, Found};
@@ -413,7 +414,11 @@ impl<'a> Feeding<'a> {
         self.copies.set(true);
         log_commands(cluster, self.database).await?;
         let kept = Kept::begin(self);
-        let programs = tokio::task::spawn_blocking(Programs::find).await;
+        // pg_dump refuses a server that is newer, and its dump of an older one may say less.
+        let major = majors::of_server(&Control::connect(&self.primary).await?).await?.number;
+        let folder = cluster.setup().postgres_bin.clone();
+        let found = move || Programs::find_major(major, folder.as_deref());
+        let programs = tokio::task::spawn_blocking(found).await;
         let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
         tracing::info!(replica = name, database = self.database.name(), "copying the database");
         let copying = async {

@@ -25,12 +25,30 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM pg_class c
         WHERE c.oid = relation AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f'
+          -- No identity of all columns may have one that is virtual (since 18).
+          AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped)
           AND (c.relreplident = 'n' OR NOT EXISTS (
             SELECT FROM pg_index i
             WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL
               AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END
               AND NOT EXISTS (SELECT FROM pg_attribute a
                 WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> ''))));
+END
+$$;
+
+-- Whether UPDATE and DELETE of a table fail under every publication, because it has a virtual generated column: its identity is
+-- all columns, or it has no usable key.
+CREATE OR REPLACE FUNCTION consort.is_unwritable(relation oid) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM pg_class c
+        WHERE c.oid = relation AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384
+          AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped)
+          AND NOT EXISTS (
+            SELECT FROM pg_index i
+            WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL
+              AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END));
 END
 $$;
 
@@ -46,6 +64,10 @@ DECLARE
     bare oid;
     touched oid[];
 BEGIN
+    -- It changes no answer and no replica. Since PostgreSQL 17 event triggers fire for it.
+    IF tg_tag = 'REINDEX' THEN
+        RETURN;
+    END IF;
     IF tg_event = 'ddl_command_start' THEN
         -- DETACH PARTITION .. CONCURRENTLY commits once before its end, and is then visible. (It is never part of another
         -- statement.)
@@ -86,6 +108,15 @@ BEGIN
                 -- Its own transaction reads it in a loop, or has triggers to run for it, and ALTER TABLE would not have that.
                 UPDATE pg_class SET relreplident = 'f' WHERE oid = bare;
             END;
+        ELSIF consort.is_unwritable(bare) THEN
+            -- A key that came later serves, once the identity is no longer all columns.
+            IF EXISTS (SELECT FROM pg_index i WHERE i.indrelid = bare AND i.indisprimary AND i.indimmediate) THEN
+                EXECUTE format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', bare::regclass);
+            ELSE
+                RAISE WARNING 'UPDATE and DELETE of % fail until it has a primary key', bare::regclass
+                    USING HINT = 'It has a virtual generated column: without a key its rows cannot be told apart in the stream of changes. '
+                        'A stored one can.';
+            END IF;
         END IF;
     END LOOP;
 END

@@ -178,6 +178,9 @@ DECLARE
     noted consort.command;
     written tid;
 BEGIN
+    IF tg_tag = 'REINDEX' THEN
+        RETURN;
+    END IF;
     IF tg_event = 'table_rewrite' THEN
         PERFORM set_config('consort.rewritten', concat_ws(',', nullif(current_setting('consort.rewritten', true), ''),
             pg_event_trigger_table_rewrite_oid()), true);

@@ -1,6 +1,6 @@
 -- What an object is, as a text that is the same on every server: names instead of numbers, nothing of how it came to be, of
 -- a table none of its indexes: a replica may have others; nor by which of them its rows lie: CLUSTER fires no event trigger. Nor
--- what checks rows, and which triggers fire for a feeder: a replica is given what the primary has checked.
+-- what checks rows (since 18 NOT NULL is a constraint, too; the columns tell it), and which triggers fire for a feeder: a replica is given what the primary has checked.
 -- The primary and the replicas that Consort feeds both have these functions, and compare.
 
 -- An expression without what a dump and its restoring may change: casts, parentheses, spaces.
@@ -45,7 +45,7 @@ SET search_path = pg_catalog, pg_temp AS $$
         WHERE a.attrelid = object AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind NOT IN ('i', 'I', 'S')
         UNION ALL SELECT concat_ws(' ', 'constraint', conname, consort.plain(pg_get_constraintdef(oid)),
             obj_description(oid, 'pg_constraint'))
-        FROM pg_constraint WHERE conrelid = object AND contype NOT IN ('c', 'f', 'x')
+        FROM pg_constraint WHERE conrelid = object AND contype NOT IN ('c', 'f', 'x', 'n')
         UNION ALL SELECT concat_ws(' ', 'index', consort.plain(pg_get_indexdef(indexrelid)))
         FROM pg_index WHERE indrelid = object AND indisreplident
         UNION ALL SELECT concat_ws(' ', 'trigger', consort.plain(pg_get_triggerdef(oid)), tgenabled = 'D')

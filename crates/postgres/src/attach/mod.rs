@@ -20,6 +20,7 @@ pub use slot_faults::{SlotFault, check_slots, drop_left_over, missing_slot};
 
 use crate::Error;
 use crate::address::Control;
+use crate::majors;
 use crate::objects::{LOG_TABLE, MARK, PUBLICATION};
 use crate::version;
 use crate::write_guard::unguard;
@@ -128,6 +129,7 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
 /// still open at the limit.
 pub async fn attach_patiently(control: &Control, patience: &Patience<'_>) -> Result<Attached, Error> {
     version::demand(control).await?;
+    refuse_unwritable(control).await?;
     let lacking = missing(control).await?;
     let unproven = if lacking.is_empty() { None } else { Some(Unproven::new(control, LOG_TABLE).await?) };
     if unproven.is_some() {
@@ -198,14 +200,20 @@ pub async fn attach_locked(control: &Control) -> Result<(Vec<String>, Vec<String
 }
 
 async fn make_publication(control: &Control) -> Result<(), Error> {
-    let is_whole = "SELECT puballtables AND pubinsert AND pubupdate AND pubdelete AND pubtruncate \
-                    FROM pg_publication WHERE pubname = $1";
-    let there = control.query_opt(is_whole, &[&PUBLICATION]).await?;
+    let major = majors::of_server(control).await?;
+    let is_whole = format!(
+        "SELECT puballtables AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND {} \
+         FROM pg_publication p WHERE pubname = $1",
+        major.has_publication_options
+    );
+    let there = control.query_opt(&is_whole, &[&PUBLICATION]).await?;
     if there.is_some_and(|row| row.get(0)) {
         return Ok(());
     }
-    let make =
-        format!("DROP PUBLICATION IF EXISTS {PUBLICATION}; CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES");
+    let make = format!(
+        "DROP PUBLICATION IF EXISTS {PUBLICATION}; CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES{}",
+        major.publication_options
+    );
     in_short(control, &make).await.map(drop)
 }
 
@@ -339,11 +347,39 @@ async fn give_identities(control: &Control, limit: &str) -> Result<Identities, E
     Ok(result)
 }
 
+/// Refuses a database with tables whose UPDATE and DELETE would fail once they are published. A later table like these is
+/// reported to its author (`attach.sql`).
+async fn refuse_unwritable(control: &Control) -> Result<(), Error> {
+    let rows = control.query(UNWRITABLE, &[]).await?;
+    let tables: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    if tables.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Setup(format!(
+        "no publication can hold tables with a virtual generated column and without a key, or with REPLICA IDENTITY FULL: {}; \
+         give each a primary key and REPLICA IDENTITY DEFAULT, or make the column STORED",
+        tables.join(", ")
+    )))
+}
+
+/// Condition of `consort.is_unwritable` in `attach.sql`, usable before that has run.
+const UNWRITABLE: &str = "\
+    SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 \
+      AND EXISTS (SELECT FROM pg_attribute a \
+        WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped) \
+      AND NOT EXISTS (SELECT FROM pg_index i \
+        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL \
+          AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END) \
+    ORDER BY 1 LIMIT 10";
+
 /// Condition of `attach.sql` for tables without an identity, usable before that has run; with names that need
 /// no search path.
 const TABLES_WITHOUT_IDENTITY: &str = "\
     SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384 AND c.relreplident <> 'f' \
+      AND NOT EXISTS (SELECT FROM pg_attribute a \
+        WHERE a.attrelid = c.oid AND a.attgenerated = 'v' AND NOT a.attisdropped) \
       AND (c.relreplident = 'n' OR NOT EXISTS ( \
         SELECT FROM pg_index i \
         WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL \
@@ -460,7 +496,9 @@ const SLOTS: &str = "\
 /// # Errors
 /// As every query.
 pub async fn missing(control: &Control) -> Result<Vec<String>, Error> {
-    let rows = control.query(MISSING, &[]).await?;
+    let major = majors::of_server(control).await?;
+    let missing = MISSING.replace("{has_publication_options}", major.has_publication_options);
+    let rows = control.query(&missing, &[]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
@@ -473,7 +511,12 @@ const MISSING: &str = "\
         AND t.evttags IS NOT DISTINCT FROM CASE event WHEN 'ddl_command_start' THEN ARRAY['ALTER TABLE'] END) \
     UNION ALL SELECT 'publication consort' \
       WHERE NOT EXISTS (SELECT FROM pg_publication p WHERE p.pubname = 'consort' AND p.puballtables \
-        AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate) \
+        AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate AND {has_publication_options}) \
+    UNION ALL SELECT 'setting event_triggers = on' \
+      WHERE current_setting('event_triggers', true) = 'off' OR EXISTS ( \
+        SELECT FROM pg_db_role_setting s, unnest(s.setconfig) line \
+        WHERE s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database())) \
+          AND line ~* '^event_triggers=(of|off|f|fa|fal|fals|false|n|no|0)$') \
     UNION ALL SELECT 'proof that commands older than the event triggers have ended' \
       WHERE obj_description(to_regclass('consort.log'), 'pg_class') LIKE 'Consort: older commands may go on%' \
     UNION ALL SELECT 'function consort.give_identity' \

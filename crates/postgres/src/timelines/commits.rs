@@ -1,10 +1,10 @@
 //! End times of the transactions whose records lie in a piece of WAL (access/xlogrecord.h and access/xact.h
-//! of PostgreSQL 15).
+//! of PostgreSQL 15 to 18).
+
+use crate::majors::is_wal_page;
 
 /// Bytes of a page of WAL.
 const PAGE_BYTES: usize = 8192;
-/// First bytes of a page, if the server's integers are little-endian (`XLOG_PAGE_MAGIC`).
-const PAGE_MAGIC: [u8; 2] = [0x10, 0xD1];
 /// Flag of a page that continues the previous page's record (`XLP_FIRST_IS_CONTRECORD`).
 const GOES_ON: u8 = 0x01;
 /// Flag of a segment's first page, which has a longer header (`XLP_LONG_HEADER`).
@@ -69,7 +69,7 @@ impl Reader<'_> {
     /// Skips the rest of a record that began on an earlier page.
     fn enter_first_page(&mut self) -> Option<()> {
         let page = self.pages.get(..20)?;
-        if !page.starts_with(&PAGE_MAGIC) {
+        if !is_wal_page(page) {
             return None;
         }
         if page[2] & GOES_ON != 0 {
@@ -165,6 +165,7 @@ fn time(data: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::majors::MAJORS;
 
     /// A record of this resource manager with these data, filled up to `length` bytes.
     fn record(manager: u8, info: u8, data: &[u8], length: u32) -> Vec<u8> {
@@ -185,7 +186,7 @@ mod tests {
     fn pages(records: &[u8], rest: u32) -> Vec<u8> {
         let mut pages = Vec::new();
         for part in records.chunks(PAGE_BYTES - 24) {
-            pages.extend(PAGE_MAGIC);
+            pages.extend(MAJORS[0].wal_page);
             pages.extend([u8::from(rest > 0), 0]);
             pages.extend([0; 12]);
             pages.extend(rest.to_le_bytes());

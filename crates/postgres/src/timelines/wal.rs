@@ -2,6 +2,7 @@
 //! transaction by their records.
 
 use super::commits::{Ends, ends_of_transactions};
+use crate::majors::is_wal_page;
 use history::{Lsn, TimelineHistory};
 
 /// Bytes that are compared at either end of a segment's replayed part. Its end alone may be nothing but
@@ -14,9 +15,6 @@ const SEARCHED_BYTES: u64 = 128 << 10;
 const PAGE_BYTES: u64 = 8192;
 /// The header of a page (`SizeOfXLogShortPHD`).
 const PAGE_HEADER_BYTES: usize = 24;
-/// First bytes of a page of WAL in PostgreSQL 15, if the server's integers are little-endian
-/// (`XLOG_PAGE_MAGIC`).
-const PAGE_MAGIC: [u8; 2] = [0x10, 0xD1];
 /// Bytes in front of the data of a record: its header, and the short header of its data.
 const RECORD_HEADER_BYTES: usize = 26;
 
@@ -147,7 +145,7 @@ impl Checkpoint {
         let pages = bytes(hexadecimal)?;
         let page_bytes = usize::try_from(PAGE_BYTES).ok()?;
         let (first, second) = pages.split_at_checked(page_bytes)?;
-        if !first.starts_with(&PAGE_MAGIC) {
+        if !is_wal_page(first) {
             return None;
         }
         let place = usize::try_from(self.at.get() % PAGE_BYTES).ok()?;
@@ -168,6 +166,7 @@ fn bytes(hexadecimal: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::majors::MAJORS;
     use history::Timeline;
 
     const SEGMENT_BYTES: u64 = 16 << 20;
@@ -186,7 +185,7 @@ mod tests {
     fn pages(place: usize) -> String {
         let mut record = bytes(RECORD).unwrap();
         let mut pages = vec![0; 2 * 8192];
-        pages[..2].copy_from_slice(&PAGE_MAGIC);
+        pages[..2].copy_from_slice(&MAJORS[0].wal_page);
         let rest = record.split_off(record.len().min(8192 - place));
         pages[place..place + record.len()].copy_from_slice(&record);
         pages[8192 + 24..8192 + 24 + rest.len()].copy_from_slice(&rest);

@@ -8,6 +8,7 @@
 use super::shared_objects::SharedWriter;
 use postgres::Error;
 use postgres::address::{Address, Control};
+use postgres::majors::{self, Major};
 use postgres::sql::{literal, quoted};
 use postgres::write_guard;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +27,11 @@ const ROLES: &str = "\
         'VALID UNTIL', quote_literal(coalesce(rolvaliduntil, 'infinity'))), oid \
     FROM pg_authid WHERE rolname !~ '^pg_'";
 
-/// Memberships of roles. Predefined roles are there everywhere.
+/// Memberships of roles, with the value of each option. Since 16 several roles may have granted one, each with options of its
+/// own: what one of them allows is allowed. Predefined roles are there everywhere.
 const MEMBERS: &str = "\
-    SELECT r.rolname::text, m.rolname::text, a.admin_option FROM pg_auth_members a \
-    JOIN pg_authid r ON r.oid = a.roleid JOIN pg_authid m ON m.oid = a.member WHERE m.rolname !~ '^pg_'";
+    SELECT r.rolname::text, m.rolname::text, ARRAY[{options}] FROM pg_auth_members a \
+    JOIN pg_authid r ON r.oid = a.roleid JOIN pg_authid m ON m.oid = a.member WHERE m.rolname !~ '^pg_' GROUP BY 1, 2";
 
 /// Settings of roles and of the databases that are here: role, database, name, value.
 const SETTINGS: &str = "\
@@ -66,7 +68,9 @@ pub(super) struct Roles {
     definitions: BTreeMap<String, String>,
     /// By number.
     names: BTreeMap<u32, String>,
-    members: BTreeMap<(String, String), bool>,
+    major: &'static Major,
+    /// By role and member: the value of each option of the major's.
+    members: BTreeMap<(String, String), Vec<bool>>,
     /// By role, database and name; without a role it is every role's, without a database every database's.
     settings: BTreeMap<(String, String, String), String>,
     databases: BTreeSet<String>,
@@ -74,10 +78,14 @@ pub(super) struct Roles {
 
 impl Roles {
     async fn read(control: &Control) -> Result<Roles, Error> {
-        let (roles, members) = (control.query(ROLES, &[]).await?, control.query(MEMBERS, &[]).await?);
+        let major = majors::of_server(control).await?;
+        let options = major.membership_options.iter().map(|(_, column)| format!("bool_or(a.{column})"));
+        let members = MEMBERS.replace("{options}", &options.collect::<Vec<_>>().join(", "));
+        let (roles, members) = (control.query(ROLES, &[]).await?, control.query(&members, &[]).await?);
         let settings = control.query(SETTINGS, &[]).await?;
         let databases = control.query("SELECT datname::text FROM pg_database", &[]).await?;
         Ok(Roles {
+            major,
             definitions: roles.iter().map(|row| (row.get(0), row.get(1))).collect(),
             names: roles.iter().map(|row| (row.get(2), row.get(0))).collect(),
             members: members.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect(),
@@ -203,20 +211,34 @@ fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
             steps.push(format!("REVOKE {} FROM {}", quoted(role), quoted(member)));
         }
     }
-    for ((role, member), admin) in &wanted.members {
-        match there.members.get(&(role.clone(), member.clone())) {
-            Some(known) if known == admin => continue,
-            Some(true) => {
-                steps.push(format!("REVOKE ADMIN OPTION FOR {} FROM {}", quoted(role), quoted(member)))
-            }
-            _ => {
-                let with = if *admin { " WITH ADMIN OPTION" } else { "" };
-                steps.push(format!("GRANT {} TO {}{with}", quoted(role), quoted(member)));
-            }
+    for (key @ (role, member), options) in &wanted.members {
+        let known = there.members.get(key);
+        if known != Some(options) {
+            steps.push(membership(wanted.major, (&quoted(role), &quoted(member)), options, known));
         }
     }
     settings(wanted, there, &mut steps);
     steps
+}
+
+/// Statement that gives a membership these options. `known` are those that it has.
+fn membership(
+    major: &Major,
+    (role, member): (&str, &str),
+    options: &[bool],
+    known: Option<&Vec<bool>>,
+) -> String {
+    // With ADMIN alone there are two words for it, and none for FALSE.
+    if let [is_admin] = options {
+        return match (known, is_admin) {
+            (Some(_), false) => format!("REVOKE ADMIN OPTION FOR {role} FROM {member}"),
+            (_, true) => format!("GRANT {role} TO {member} WITH ADMIN OPTION"),
+            (None, false) => format!("GRANT {role} TO {member}"),
+        };
+    }
+    let words = major.membership_options.iter().zip(options);
+    let words: Vec<String> = words.map(|((word, _), value)| format!("{word} {value}")).collect();
+    format!("GRANT {role} TO {member} WITH {}", words.join(", "))
 }
 
 fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
@@ -290,6 +312,7 @@ const OWNERS: &str = "\
 #[cfg(test)]
 mod tests {
     use super::*;
+    use postgres::majors::MAJORS;
 
     fn names(of: &[(u32, &str)]) -> BTreeMap<u32, String> {
         of.iter().map(|(number, name)| (*number, (*name).to_owned())).collect()
@@ -305,6 +328,7 @@ mod tests {
     fn having(settings: &[(&str, &str, &str, &str)]) -> Roles {
         let owned = |text: &&str| (*text).to_owned();
         Roles {
+            major: &MAJORS[0],
             definitions: BTreeMap::from([("clerk".to_owned(), String::new())]),
             names: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -347,6 +371,37 @@ mod tests {
             steps(&having(&everywhere), &having(&guarded)),
             [r#"ALTER ROLE ALL SET "default_transaction_read_only" TO 'on'"#]
         );
+    }
+
+    /// A membership without INHERIT or SET must not get them at a replica: policies for the role would count there.
+    #[test]
+    fn membership_has_the_options_of_the_major() {
+        let members = |number: u32, options: &[bool]| {
+            let key = ("group".to_owned(), "clerk".to_owned());
+            let definitions = ["group", "clerk"].map(|name| (name.to_owned(), String::new()));
+            Roles {
+                major: majors::of_number(number).unwrap(),
+                definitions: BTreeMap::from(definitions),
+                members: if options.is_empty() {
+                    BTreeMap::new()
+                } else {
+                    BTreeMap::from([(key, options.to_owned())])
+                },
+                ..having(&[])
+            }
+        };
+        let change = |number, wanted: &[bool], there: &[bool]| {
+            steps(&members(number, wanted), &members(number, there))
+        };
+        assert_eq!(change(15, &[false], &[]), [r#"GRANT "group" TO "clerk""#]);
+        assert_eq!(change(15, &[true], &[false]), [r#"GRANT "group" TO "clerk" WITH ADMIN OPTION"#]);
+        assert_eq!(change(15, &[false], &[true]), [r#"REVOKE ADMIN OPTION FOR "group" FROM "clerk""#]);
+        let without_inherit = [false, false, true];
+        let grant = [r#"GRANT "group" TO "clerk" WITH ADMIN false, INHERIT false, SET true"#];
+        assert_eq!(change(16, &without_inherit, &[]), grant);
+        assert_eq!(change(16, &without_inherit, &[true, true, true]), grant);
+        assert!(change(16, &without_inherit, &without_inherit).is_empty());
+        assert_eq!(change(16, &[], &without_inherit), [r#"REVOKE "group" FROM "clerk""#]);
     }
 
     #[test]

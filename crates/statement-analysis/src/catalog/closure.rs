@@ -67,6 +67,15 @@ impl Catalog {
             })
     }
 
+    /// These columns and those that the virtual ones among them are computed from.
+    pub fn with_virtual_bases(&self, relation: RelationId, columns: ColumnSet) -> ColumnSet {
+        let Some(known) = self.relations.get(&relation) else { return ColumnSet::All };
+        let is_virtual =
+            |attribute: &i16| known.columns.get(attribute).is_some_and(|column| column.is_virtual);
+        let read = columns.attributes().into_iter().flatten().filter(is_virtual);
+        read.fold(columns, |all, attribute| all.union(known.columns[&attribute].generated_from))
+    }
+
     /// These columns and those that they are computed from.
     pub fn with_bases(&self, relation: RelationId, columns: ColumnSet) -> ColumnSet {
         let Some(relation) = self.relations.get(&relation) else { return ColumnSet::All };

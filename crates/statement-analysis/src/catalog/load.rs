@@ -46,7 +46,8 @@ const RELATIONS: &str = "
     WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')";
 
 const COLUMNS: &str = "
-    SELECT a.attrelid, a.attnum, a.attname, a.atttypid, CASE WHEN a.attgenerated <> '' THEN d.adbin::text END
+    SELECT a.attrelid, a.attnum, a.attname, a.atttypid, CASE WHEN a.attgenerated <> '' THEN d.adbin::text END,
+           a.attgenerated = 'v'
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND a.attnum > 0 AND NOT a.attisdropped";
@@ -289,7 +290,12 @@ fn relation(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
 
 fn column(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     let generated_from = row.text(4).map_or(ColumnSet::NONE, columns_of_expression);
-    let column = Column { name: row.text(2)?.to_owned(), type_id: row.oid(3)?, generated_from };
+    let column = Column {
+        name: row.text(2)?.to_owned(),
+        type_id: row.oid(3)?,
+        generated_from,
+        is_virtual: row.flag(5)?,
+    };
     if let Some(relation) = catalog.relations.get_mut(&row.relation(0)?) {
         relation.columns.insert(row.text(1)?.parse().ok()?, column);
     }

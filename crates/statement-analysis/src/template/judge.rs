@@ -414,7 +414,9 @@ impl<'j> Judge<'j> {
         place: usize,
         keys: &Keys<'_, '_>,
     ) -> AccessTemplate {
-        let columns = self.catalog.columns_in(relation.columns, relation.id, member);
+        // A virtual column is computed by the expression of the table that is named, from the row of the member.
+        let columns = self.catalog.with_virtual_bases(relation.id, relation.columns);
+        let columns = self.catalog.columns_in(columns, relation.id, member);
         let columns = self.catalog.with_bases(member, columns);
         let confined = keys.key_of(relation.id).and_then(|key| keys.confined(query, place, key));
         let rows = match confined.filter(|_| self.catalog.same_key(relation.id, member)) {

@@ -10,7 +10,7 @@ use statement_analysis::template::{
 };
 use statement_analysis::{Catalog, Parameter, Values};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The issue asks for this many.
 const LEAST: usize = 400;
@@ -18,21 +18,17 @@ const LEAST: usize = 400;
 #[test]
 fn every_statement_has_its_answer() {
     let server = Server::start();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
-    files.sort();
     let bless = std::env::var("CONSORT_BLESS").is_ok_and(|value| !value.is_empty());
     let (mut statements, mut wrong) = (0, String::new());
     crate::block_on(async {
         let mut analyst = server.connect("postgres").await;
-        analyst.run(&std::fs::read_to_string(folder.join("schema.sql")).unwrap()).await;
+        let folders = crate::corpus(&mut analyst).await;
+        crate::run_files(&mut analyst, &folders, "schema.sql").await;
         let mut catalog = crate::catalog(&mut analyst).await;
         assert_eq!(catalog.declare_harmless("public", "declared"), (1, None));
         let (found, others) = catalog.declare_extension_harmless("citext");
         assert!(found > 10 && others.is_none(), "{found} {others:?}");
-        for file in files {
+        for file in crate::statement_files(&folders) {
             let old = std::fs::read_to_string(&file).unwrap();
             let mut connection = server.connect("postgres").await;
             connection.listen().await;

@@ -10,22 +10,21 @@ use statement_analysis::catalog::{Relation, RelationKind};
 use statement_analysis::template::{Kind, Template};
 use statement_analysis::{Catalog, Values, key};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::PathBuf;
 
 #[test]
 fn nothing_happens_outside_a_footprint() {
     let server = Server::start();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let (mut reads, mut writes, mut again, mut wrong) = (0, 0, 0, Vec::new());
     crate::block_on(async {
         let mut admin = server.connect("postgres").await;
-        admin.run(&text("schema.sql")).await;
-        admin.run(&text("data.sql")).await;
+        let folders = crate::corpus(&mut admin).await;
+        crate::run_files(&mut admin, &folders, "schema.sql").await;
+        crate::run_files(&mut admin, &folders, "data.sql").await;
         let mut catalog = crate::catalog(&mut admin).await;
         catalog.declare_harmless("public", "declared");
         catalog.declare_extension_harmless("citext");
-        for statement in statements(&folder) {
+        for statement in statements(&folders) {
             let mut analyst = server.connect("postgres").await;
             analyst.listen().await;
             let Ok((template, shape)) = crate::judged(&statement, &mut analyst, &catalog).await else {
@@ -61,13 +60,9 @@ fn nothing_happens_outside_a_footprint() {
 }
 
 /// The statements of the corpus, without those of another role or search path.
-fn statements(folder: &Path) -> Vec<String> {
+fn statements(folders: &[PathBuf]) -> Vec<String> {
     let mut found = Vec::new();
-    for file in std::fs::read_dir(folder).unwrap() {
-        let file = file.unwrap().path();
-        if file.extension().is_none_or(|extension| extension != "txt") {
-            continue;
-        }
+    for file in crate::statement_files(folders) {
         let (mut role, mut path) = (false, false);
         for paragraph in std::fs::read_to_string(&file).unwrap().split("\n\n") {
             for line in paragraph.lines().filter(|line| line.starts_with('@')) {
