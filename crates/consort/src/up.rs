@@ -68,7 +68,7 @@ pub struct Options {
     /// Writers at the primary; default: through-consort
     #[arg(long)]
     writers: Option<Writers>,
-    /// Folder of the server's programs, of PostgreSQL 15 to 18; default: the usual folders, PostgreSQL 15 first
+    /// Folder of PostgreSQL's programs for the servers; default: the usual folders of PostgreSQL 15
     #[arg(long, value_name = "DIR")]
     postgres_bin: Option<PathBuf>,
     /// Run in the foreground, log to the terminal, and stop the servers at the end
@@ -84,8 +84,7 @@ Examples:
   consort up --listen 0.0.0.0:6432              remote clients too, with a password (see users.txt)
   consort up --writers anywhere                 local users can also log in directly at the nodes
   consort up --design base --nodes 3 --dir ./mp three servers that all take writes
-  consort up --postgres-bin /usr/lib/postgresql/17/bin --dir ./pg17
-                                                servers of PostgreSQL 17
+  consort up --postgres-bin /opt/pg15/bin       PostgreSQL's programs in the given folder
   consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
 
 /// Clients that write at the primary.

@@ -1,4 +1,4 @@
-//! The supported majors of PostgreSQL, and the differences between them that Consort goes by. A server of another major is
+//! The majors of PostgreSQL, and the differences between them that Consort goes by. A server of another major is
 //! refused: the meaning of its catalogs, trees and event triggers is not known. Built-in functions have a table of their
 //! own, `builtin.txt` of `statement-analysis`.
 
@@ -10,6 +10,8 @@ use crate::address::Control;
 pub struct Major {
     /// Its number.
     pub number: u32,
+    /// True once Consort's tests run on it. Servers of another major are refused.
+    pub is_served: bool,
     /// First bytes of a page of WAL, if the server's integers are little-endian (`XLOG_PAGE_MAGIC`).
     pub wal_page: [u8; 2],
     /// Columns of `pg_database` with the locale of a provider other than libc, separated by commas.
@@ -27,6 +29,7 @@ const ADMIN: (&str, &str) = ("ADMIN", "admin_option");
 /// The oldest one; each other says only how it differs from the one before.
 const FIFTEEN: Major = Major {
     number: 15,
+    is_served: true,
     wal_page: [0x10, 0xD1],
     locale_columns: "daticulocale",
     membership_options: &[ADMIN],
@@ -36,6 +39,7 @@ const FIFTEEN: Major = Major {
 
 const SIXTEEN: Major = Major {
     number: 16,
+    is_served: false,
     wal_page: [0x13, 0xD1],
     locale_columns: "daticulocale, daticurules",
     membership_options: &[ADMIN, ("INHERIT", "inherit_option"), ("SET", "set_option")],
@@ -54,12 +58,12 @@ const EIGHTEEN: Major = Major {
     ..SEVENTEEN
 };
 
-/// Every supported major, from the oldest on.
+/// Every known major, from the oldest on. Each but the first has the `is_served` of the one before, unless it says otherwise.
 pub const MAJORS: [Major; 4] = [FIFTEEN, SIXTEEN, SEVENTEEN, EIGHTEEN];
 
-/// The majors in words: `15, 16 or 17`.
+/// The served majors in words: `15, 16 or 17`.
 pub fn in_words() -> String {
-    let numbers: Vec<String> = MAJORS.iter().map(|major| major.number.to_string()).collect();
+    let numbers: Vec<String> = served().map(|major| major.number.to_string()).collect();
     match numbers.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
@@ -75,7 +79,12 @@ pub fn of_version(server_version: &str) -> Option<&'static Major> {
 
 /// The major with this number; `None` if it is not supported.
 pub fn of_number(number: u32) -> Option<&'static Major> {
-    MAJORS.iter().find(|major| major.number == number)
+    served().find(|major| major.number == number)
+}
+
+/// Majors that Consort works with, from the oldest on.
+pub fn served() -> impl Iterator<Item = &'static Major> {
+    MAJORS.iter().filter(|major| major.is_served)
 }
 
 /// The major of this connection's server.

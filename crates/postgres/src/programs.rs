@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::account::Account;
-use crate::majors::{self, MAJORS};
+use crate::majors;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,12 +37,12 @@ impl Programs {
         if let Some(folder) = named_folder() {
             return Programs::at(&folder);
         }
-        let usual = MAJORS.iter().flat_map(|major| usual_folders(major.number));
+        let usual = majors::served().flat_map(|major| usual_folders(major.number));
         first(usual.chain(std::iter::once_with(configured_folder).flatten()), |_| true).map_err(|other| {
-            let (oldest, words) = (MAJORS[0].number, majors::in_words());
+            let words = majors::in_words();
             other.unwrap_or_else(|| {
                 Error::Setup(format!(
-                    "PostgreSQL {words} was not found on this machine; on Debian it is in a package such as postgresql-{oldest}"
+                    "PostgreSQL {words} was not found on this machine; on Debian it is in a package such as postgresql-15"
                 ))
             })
         })

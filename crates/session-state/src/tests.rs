@@ -612,3 +612,12 @@ fn names_are_stable_and_distinct() {
     let names: BTreeMap<&str, SessionStay> = SessionStay::all().map(|stay| (stay.name(), stay)).collect();
     assert_eq!(names.len(), SessionStay::all().count());
 }
+
+/// The other settings with this beginning belong to the transaction or to the primary. This one cuts off a read wherever it runs.
+#[test]
+fn transaction_timeout_is_mirrored() {
+    use crate::settings::{Kind, kind};
+    assert_eq!(kind("transaction_timeout"), Kind::Mirrored);
+    assert!(MIRRORED.contains(&"transaction_timeout"), "a new standby connection is asked for it, too");
+    assert_eq!(kind("transaction_read_only"), Kind::Transactions);
+}

@@ -380,7 +380,7 @@ mod tests {
             let key = ("group".to_owned(), "clerk".to_owned());
             let definitions = ["group", "clerk"].map(|name| (name.to_owned(), String::new()));
             Roles {
-                major: majors::of_number(number).unwrap(),
+                major: MAJORS.iter().find(|major| major.number == number).unwrap(),
                 definitions: BTreeMap::from(definitions),
                 members: if options.is_empty() {
                     BTreeMap::new()

@@ -1,0 +1,1 @@
+-- Nothing more than the corpus of every major.
