@@ -69,7 +69,6 @@ use statement_analysis::catalog::Procedure;
 use statement_replication::Reruns;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -140,8 +139,6 @@ pub struct Setup {
     pub fed_archive_bytes: usize,
     /// Handling of DDL that replicas cannot run with the same effect.
     pub unreplicable_ddl: UnreplicableDdl,
-    /// Folder of PostgreSQL's programs on this machine; `None`: the usual ones.
-    pub postgres_bin: Option<PathBuf>,
     /// Connections on which a replica that lags applies concurrently.
     pub apply_connections: usize,
     /// Minimum rows of a statement that travels as such, in designs that replicate statements: a smaller one

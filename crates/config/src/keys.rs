@@ -167,16 +167,6 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.control_user, text(value)),
     ),
     global(
-        "postgres_bin",
-        "\"\"",
-        "Folder of PostgreSQL's programs on this machine, of the primary's major version. A copy to a logical \
-         replica runs its `pg_dump`. Empty: the usual folders. `consort up --postgres-bin` sets it.",
-        |config, value| {
-            let path = config.path(value);
-            put(&mut config.postgres_bin, path)
-        },
-    ),
-    global(
         "databases",
         "[\"*\"]",
         "Databases with read offload; `*` is all. Each uses one replication slot on the primary. The \

@@ -86,8 +86,6 @@ pub struct Config {
     pub server_tls_key: Option<PathBuf>,
     /// The role with which Consort itself watches the nodes.
     pub control_user: String,
-    /// Folder of PostgreSQL's programs, of the primary's major; `None`: the usual folders.
-    pub postgres_bin: Option<PathBuf>,
     /// The primary.
     pub primary: Server,
     /// The standbys.

@@ -6,10 +6,10 @@ use config::{AuthType, Server};
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
 use postgres::facts::{facts, fed_differences};
-use postgres::majors;
 use postgres::objects::CONTROL_DATABASE;
 use postgres::programs::Programs;
 use postgres::timelines;
+use postgres::version;
 
 use crate::attach::{MEND_ABSENT, followed, in_words, no_database};
 use crate::cluster_in::{Found, Which};
@@ -191,8 +191,8 @@ async fn replica_findings(found: &Found, replica: &Server) -> Result<Vec<Finding
     let differences = fed_differences(&facts(&primary).await?, &facts(&replica).await?);
     let mend = "create a server with initdb, with the primary's major version and locale";
     let mut findings: Vec<Finding> = differences.into_iter().map(|what| missing(what, mend)).collect();
-    let major = majors::of_server(&primary).await?.number;
-    if let Err(error) = Programs::find_major(major, found.config.postgres_bin.as_deref()) {
+    let major = version::of_server(&primary).await?.number;
+    if let Err(error) = Programs::find_major(major) {
         let mend = "install PostgreSQL's client programs (pg_dump, pg_restore) where Consort runs";
         findings.push(missing(error.to_string(), mend));
     }

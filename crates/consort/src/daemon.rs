@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use postgres::programs::VARIABLE;
+
 use crate::failure::Failure;
 use crate::home::Home;
 
@@ -26,6 +28,9 @@ pub fn start(home: &Home) -> Result<(), Failure> {
     let mut serve = Command::new(std::env::current_exe()?);
     serve.args(["serve", "--detached", "--config"]).arg(home.config_file());
     serve.arg("--pid-file").arg(home.pid_file());
+    if let Some(folder) = home.named_programs() {
+        serve.env(VARIABLE, folder);
+    }
     spawn(serve, &home.log_file(), "Consort")
 }
 

@@ -5,6 +5,7 @@
 //! <folder>/consort.log     what Consort says
 //! <folder>/consort.pid     the number of the process that runs; it holds a lock on the file as long as it lives
 //! <folder>/run/            the Unix socket for clients
+//! <folder>/postgres_bin    the folder of PostgreSQL's programs, after `--postgres-bin`
 //! <folder>/users.txt       roles and secrets, when `--listen` is not loopback
 //! <folder>/primary ..      the servers
 //! ```
@@ -20,7 +21,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use postgres::programs::Programs;
 
 use crate::failure::Failure;
-use crate::settings_file::SettingsFile;
 
 /// Interval of the check that a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -71,19 +71,32 @@ impl Home {
         self.folder.join("consort.pid")
     }
 
-    /// PostgreSQL's programs for the servers here: of the folder that the configuration names (`postgres_bin`), else of the
-    /// major version that made the primary, else any.
+    /// The file with the folder of PostgreSQL's programs, if `--postgres-bin` has named one.
+    fn programs_file(&self) -> PathBuf {
+        self.folder.join("postgres_bin")
+    }
+
+    /// Folder of PostgreSQL's programs that was named for this cluster.
+    pub fn named_programs(&self) -> Option<PathBuf> {
+        let folder = fs::read_to_string(self.programs_file()).ok()?;
+        Some(PathBuf::from(folder.trim_end_matches('\n')))
+    }
+
+    /// Keeps the folder of PostgreSQL's programs for later commands.
+    pub fn name_programs(&self, folder: &Path) -> Result<(), Failure> {
+        fs::create_dir_all(&self.folder)?;
+        Ok(fs::write(self.programs_file(), format!("{}\n", folder.display()))?)
+    }
+
+    /// PostgreSQL's programs for the servers here: of the folder that was named, else of the major version that made the
+    /// primary, else any.
     pub fn programs(&self) -> Result<Programs, Failure> {
-        let text = fs::read_to_string(self.config_file()).ok();
-        let file = SettingsFile::of(text.as_deref());
-        let named =
-            file.get("postgres_bin").map(|value| value.trim_matches('"')).filter(|value| !value.is_empty());
-        if let Some(folder) = named {
-            return Ok(Programs::at(Path::new(folder))?);
+        if let Some(folder) = self.named_programs() {
+            return Ok(Programs::at(&folder)?);
         }
         let major = fs::read_to_string(self.folder.join("primary/data/PG_VERSION")).ok();
         match major.and_then(|major| major.trim().parse().ok()) {
-            Some(major) => Ok(Programs::find_major(major, None)?),
+            Some(major) => Ok(Programs::find_major(major)?),
             None => Ok(Programs::find()?),
         }
     }

@@ -268,9 +268,6 @@ fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure>
         Some(folder) => Programs::at(&std::path::absolute(folder)?)?,
         None => home.programs()?,
     };
-    if let Some(folder) = &options.postgres_bin {
-        file.set("postgres_bin", &quoted(&std::path::absolute(folder)?.to_string_lossy()));
-    }
     // A first start that failed may have left some of its servers, and not all.
     let there = written.and_then(|_| Cluster::open(&programs, home.folder()).ok());
     settings(&mut file, options, writers);
@@ -279,6 +276,9 @@ fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure>
         addresses(&file).try_for_each(can_listen)?;
     }
     make_files(home, &file)?;
+    if options.postgres_bin.is_some() {
+        home.name_programs(programs.folder())?;
+    }
     if let Some(there) = &there {
         Config::parse(&file.with_servers(there.nodes()), &home.config_file())?;
     }

@@ -442,7 +442,6 @@ pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
         fed_buffer_bytes: config.fed_buffer_bytes,
         fed_archive_bytes: config.fed_archive_bytes,
         unreplicable_ddl: config.unreplicable_ddl,
-        postgres_bin: config.postgres_bin.clone(),
         apply_connections: config.apply_connections,
         statement_rows: config.statement_rows,
         footprint_grain: config.footprint_grain,

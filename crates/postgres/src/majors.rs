@@ -2,9 +2,6 @@
 //! refused: the meaning of its catalogs, trees and event triggers is not known. Built-in functions have a table of their
 //! own, `builtin.txt` of `statement-analysis`.
 
-use crate::Error;
-use crate::address::Control;
-
 /// One major version.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Major {
@@ -85,16 +82,6 @@ pub fn of_number(number: u32) -> Option<&'static Major> {
 /// Majors that Consort works with, from the oldest on.
 pub fn served() -> impl Iterator<Item = &'static Major> {
     MAJORS.iter().filter(|major| major.is_served)
-}
-
-/// The major of this connection's server.
-///
-/// # Errors
-/// [`Error::Setup`] if it is not supported; otherwise as every query.
-pub async fn of_server(control: &Control) -> Result<&'static Major, Error> {
-    let row = control.query_one("SELECT current_setting('server_version')", &[]).await?;
-    let version: String = row.get(0);
-    crate::version::accept(&version)
 }
 
 /// True if these bytes begin a page of WAL of a supported major.

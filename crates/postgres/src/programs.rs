@@ -16,7 +16,7 @@ const USUAL_FOLDERS: [&str; 5] = [
 ];
 
 /// The environment variable with a folder that is searched first.
-const VARIABLE: &str = "CONSORT_POSTGRES_BIN";
+pub const VARIABLE: &str = "CONSORT_POSTGRES_BIN";
 
 /// The folder with `postgres`, `initdb` and `pg_basebackup` of a supported major version, and the account
 /// that runs them.
@@ -48,16 +48,16 @@ impl Programs {
         })
     }
 
-    /// The programs of this very major: those of `named` if they are, else from the folders of [`Programs::find`].
+    /// The programs of this very major, from the folders of [`Programs::find`].
     ///
     /// # Errors
     /// [`Error::Setup`] if there are none.
-    pub fn find_major(major: u32, named: Option<&Path>) -> Result<Programs, Error> {
-        let folders = named.map(Path::to_owned).into_iter().chain(named_folder()).chain(usual_folders(major));
+    pub fn find_major(major: u32) -> Result<Programs, Error> {
+        let folders = named_folder().into_iter().chain(usual_folders(major));
         let folders = folders.chain(std::iter::once_with(configured_folder).flatten());
         first(folders, |programs| programs.major == major).map_err(|_| {
             Error::Setup(format!(
-                "the programs of PostgreSQL {major} were not found on this machine; name their folder (postgres_bin)"
+                "the programs of PostgreSQL {major} were not found on this machine; name their folder (environment variable {VARIABLE})"
             ))
         })
     }

@@ -27,10 +27,19 @@ pub(crate) fn accept(server_version: &str) -> Result<&'static Major, Error> {
         .ok_or_else(|| Error::Setup(format!("the server is PostgreSQL {server_version}: {}", remedy())))
 }
 
+/// The major of this connection's server.
+///
+/// # Errors
+/// [`Error::Setup`] if it is not supported; otherwise as every query.
+pub async fn of_server(control: &Control) -> Result<&'static Major, Error> {
+    let row = control.query_one("SELECT current_setting('server_version')", &[]).await?;
+    accept(row.get(0))
+}
+
 /// Refuses the server of this connection if its major version is not supported.
 ///
 /// # Errors
 /// [`Error::Setup`] if it is not; otherwise as every query.
 pub async fn demand(control: &Control) -> Result<(), Error> {
-    majors::of_server(control).await.map(drop)
+    of_server(control).await.map(drop)
 }

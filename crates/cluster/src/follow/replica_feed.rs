@@ -35,8 +35,8 @@ use postgres::Error;
 use postgres::address::{Address, Control};
 use postgres::attach::{self, CommandLog, Patience};
 use postgres::facts;
-use postgres::majors;
 use postgres::programs::Programs;
+use postgres::version;
 use replica_apply::apply::{self, Batch, Feeder, Part, Unrun};
 use replica_apply::clone::{self, Chosen, Found};
 use scheduler::StandbyId;
@@ -415,9 +415,8 @@ impl<'a> Feeding<'a> {
         log_commands(cluster, self.database).await?;
         let kept = Kept::begin(self);
         // pg_dump refuses a server that is newer, and its dump of an older one may say less.
-        let major = majors::of_server(&Control::connect(&self.primary).await?).await?.number;
-        let folder = cluster.setup().postgres_bin.clone();
-        let found = move || Programs::find_major(major, folder.as_deref());
+        let major = version::of_server(&Control::connect(&self.primary).await?).await?.number;
+        let found = move || Programs::find_major(major);
         let programs = tokio::task::spawn_blocking(found).await;
         let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
         tracing::info!(replica = name, database = self.database.name(), "copying the database");

@@ -124,7 +124,6 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         fed_buffer_bytes: 1 << 20,
         fed_archive_bytes: 1 << 20,
         unreplicable_ddl: UnreplicableDdl::default(),
-        postgres_bin: None,
         apply_connections: 2,
         statement_rows: 1,
         footprint_grain: history::Grain::Row,

@@ -20,7 +20,6 @@ pub use slot_faults::{SlotFault, check_slots, drop_left_over, missing_slot};
 
 use crate::Error;
 use crate::address::Control;
-use crate::majors;
 use crate::objects::{LOG_TABLE, MARK, PUBLICATION};
 use crate::version;
 use crate::write_guard::unguard;
@@ -200,7 +199,7 @@ pub async fn attach_locked(control: &Control) -> Result<(Vec<String>, Vec<String
 }
 
 async fn make_publication(control: &Control) -> Result<(), Error> {
-    let major = majors::of_server(control).await?;
+    let major = version::of_server(control).await?;
     let is_whole = format!(
         "SELECT puballtables AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND {} \
          FROM pg_publication p WHERE pubname = $1",
@@ -496,7 +495,7 @@ const SLOTS: &str = "\
 /// # Errors
 /// As every query.
 pub async fn missing(control: &Control) -> Result<Vec<String>, Error> {
-    let major = majors::of_server(control).await?;
+    let major = version::of_server(control).await?;
     let missing = MISSING.replace("{has_publication_options}", major.has_publication_options);
     let rows = control.query(&missing, &[]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())

@@ -8,8 +8,9 @@
 use super::shared_objects::SharedWriter;
 use postgres::Error;
 use postgres::address::{Address, Control};
-use postgres::majors::{self, Major};
+use postgres::majors::Major;
 use postgres::sql::{literal, quoted};
+use postgres::version;
 use postgres::write_guard;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +79,7 @@ pub(super) struct Roles {
 
 impl Roles {
     async fn read(control: &Control) -> Result<Roles, Error> {
-        let major = majors::of_server(control).await?;
+        let major = version::of_server(control).await?;
         let options = major.membership_options.iter().map(|(_, column)| format!("bool_or(a.{column})"));
         let members = MEMBERS.replace("{options}", &options.collect::<Vec<_>>().join(", "));
         let (roles, members) = (control.query(ROLES, &[]).await?, control.query(&members, &[]).await?);
