@@ -143,7 +143,7 @@ pgbouncer() { have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbounce
 # The server, started in its own folder. Debian's package also starts one automatically, which is never used.
 pgpool() { [ -x /usr/sbin/pgpool ] || missing+=(pgpool2); }
 
-# The server, started in folders of the tests. Debian's package also starts one automatically, which is never used.
+# For Cassandra's jars.
 java() {
     local found=
     have java && found=$(command java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
