@@ -215,6 +215,8 @@ pub struct Under {
     pub settings: Option<SettingsAt>,
     /// The same, if what ran before its tree was known turns out to have changed nothing.
     pub if_judged: Option<SettingsAt>,
+    /// The settings before a request that parses and executes one statement, of which more is not known.
+    pub before: Option<SettingsAt>,
     /// The settings themselves, for a later parse.
     pub known: Option<Settings>,
     /// The objects that names stood for, or a moment before.
@@ -625,6 +627,41 @@ impl Statements {
         self.there.as_mut().map(HashMap::clear);
         self.astray = true;
     }
+}
+
+/// True if the client's statement of this name was parsed and executed in one request before its text was
+/// analysed, and nothing that decides its meaning has changed since: neither the settings, which are `now`,
+/// nor the objects of names, by other sessions or by the session's own `changes`.
+pub fn is_of_unknown_settings(
+    statements: &Statements,
+    name: &[u8],
+    names: &Names,
+    changes: u64,
+    now: SettingsAt,
+) -> bool {
+    statements.named.get(key(name)).is_some_and(|parsed| {
+        let under = &parsed.under;
+        under.settings.or(under.if_judged).is_none()
+            && under.before == Some(now)
+            && under.name_changes == changes
+            && names.are_those_of(&under.names)
+            && parsed.kept.by_sql.is_none()
+            && parsed.kept.described.is_some()
+    })
+}
+
+/// The pooled connection has parsed the client's statement of this name again, under this, with this
+/// meaning. It has the columns that it had.
+pub fn parsed_again(statements: &mut Statements, name: &[u8], under: Under, meaning: u64) {
+    let request = statements.request;
+    let Some(parsed) = statements.named.get_mut(key(name)) else { return };
+    (parsed.found, parsed.found_under) = (Some(under.names.clone()), under.known.clone());
+    parsed.kept.under.clone_from(&under.known);
+    (parsed.meaning, parsed.likely) = (Some(meaning), None);
+    parsed.looked_up = LookedUp::of(&under, request);
+    parsed.under = under;
+    let kept = parsed.kept.clone();
+    statements.there.as_mut().map(|there| there.insert(key(name).into(), Some(kept)));
 }
 
 /// Types as they stand in a Parse message.

@@ -50,6 +50,7 @@ pub use timeline_proofs::primary_took_log_in;
 use crate::barrier::Unmarked;
 use crate::routes::Routes;
 use crate::understanding::Understanding;
+use config::OffloadInTransactions;
 use config::pooling::Pools;
 use counters::Metrics;
 use design::{Design, Orderer, Reads};
@@ -146,8 +147,8 @@ pub struct Setup {
     pub statement_rows: u64,
     /// Finest grain at which a read is compared with writes.
     pub footprint_grain: Grain,
-    /// True if statements of blocks that may write may be offloaded one by one.
-    pub offload_in_transactions: bool,
+    /// Offload of statements of blocks that may write.
+    pub offload_in_transactions: OffloadInTransactions,
     /// Report of shadow mode, for tests.
     pub shadow: Option<Rc<shadow::Report>>,
 }

@@ -16,7 +16,7 @@ use super::value::{
 use super::{Choice, Config, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
-use words::{AUTH_TYPES, GRAINS, OFFLOADS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease};
+use words::{AUTH_TYPES, GRAINS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease, offload};
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -45,11 +45,6 @@ pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     near.filter(|(distance, known)| *distance <= known.len().max(name.len()) / 3 + 1)
         .min()
         .map(|(_, known)| known)
-}
-
-/// Reads the setting, whose former name had a boolean.
-fn offload(value: &DeValue<'_>) -> Read<bool> {
-    value.as_bool().map_or_else(|| one_of(value, OFFLOADS), Ok)
 }
 
 /// Every key.
@@ -476,8 +471,8 @@ pub static KEYS: &[Key] = &[
     global(
         "offload_in_transactions",
         "\"locked\"",
-        "Offload of reads in transactions that may write: `locked` runs each on a standby, with its table \
-         locks held on the primary; `off` keeps them on the primary \
+        "Offload of reads in transactions that may write: `off`; `locked`: long ones, with their table locks \
+         held on the primary; `on`: also those before the first write \
          ([details](#reads-in-read-write-transactions)).",
         |config, value| put(&mut config.offload_in_transactions, offload(value)),
     ),

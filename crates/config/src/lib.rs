@@ -15,10 +15,12 @@ pub mod pooling;
 pub mod refusal;
 mod reload;
 pub mod statement_log;
+mod transaction_offload;
 mod validation;
 mod value;
 
 pub use former_names::{FormerName, former_names};
+pub use transaction_offload::OffloadInTransactions;
 
 use crate::hba::{Method, Rules};
 use crate::pooling::{Pooling, Pools, Said};
@@ -151,8 +153,8 @@ pub struct Config {
     pub statement_rows: u64,
     /// Finest grain of footprints.
     pub footprint_grain: Grain,
-    /// True if statements of blocks that may write may be offloaded.
-    pub offload_in_transactions: bool,
+    /// Offload of statements of blocks that may write.
+    pub offload_in_transactions: OffloadInTransactions,
     /// Functions and extensions that are declared safe at replicas.
     pub replica_safe_functions: Vec<String>,
     /// Report file of shadow mode, for tests.

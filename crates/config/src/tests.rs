@@ -361,7 +361,7 @@ fn former_names_of_keys_are_read() {
     assert_eq!(old.proof_timeout, Duration::from_millis(7));
     let shown =
         |config: &Config| config.shown().map(|(key, value)| (key.name, value.to_owned())).collect::<Vec<_>>();
-    assert!(!old.offload_in_transactions);
+    assert_eq!(old.offload_in_transactions, OffloadInTransactions::Off);
     assert_eq!(shown(&old), shown(&new));
     let both =
         "auth_type = \"trust\"\nproof_limit = \"7ms\"\nproof_timeout = \"8ms\"\n[primary]\nhost = \"a\"\n";

@@ -33,6 +33,12 @@ planted::bugs! {
         ClosedDoorAjar,
         /// A read by its position is judged by that alone, wherever replay was when it had locked what it reads.
         LocksUnheeded,
+        /// The locks that a block has deferred count as if it had held them.
+        LocksNeverJudged,
+        /// Deferred locks are judged by what is decoded, without a snapshot probe.
+        LocksJudgedAtOnce,
+        /// A read of a block defers its locks though a transaction holds them against readers.
+        HeldLocksIgnored,
         /// An in-flight write from before a change of the catalog keeps its narrow footprint.
         DdlLeavesDoubtsNarrow,
         /// A commit that no in-flight write set explains does not switch the mode of writers.

@@ -22,7 +22,7 @@ impl Scheduler {
         wanted: &mut Option<GaugeNumber>,
     ) -> Verdict {
         self.look(database);
-        if self.closed > 0 {
+        if self.closed.now > 0 {
             // A mark will follow the change of roles: the standby must show that mark.
             *wanted = None;
             return Verdict::Wait(Reason::RolesChanged);

@@ -112,7 +112,7 @@ impl Scheduler {
 
     /// True if reads were kept at the primary after the ticket was made.
     fn kept_in_since(&self, ticket: &Ticket) -> bool {
-        ticket.closings.is_some_and(|closings| closings != self.closings)
+        ticket.closings.is_some_and(|closings| closings != self.closed.begun)
             && !self.options.bugs.has(Bug::ClosedDoorAjar)
     }
 

@@ -199,7 +199,7 @@ impl Scheduler {
         if !question.at_copies {
             return Whole::Primary(Reason::NotAtCopies);
         }
-        if self.closed > 0 && question.consistency != Consistency::Weak {
+        if self.closed.now > 0 && question.consistency != Consistency::Weak {
             return Whole::Wait(Reason::RolesChanged);
         }
         let epoch = self.order.incarnation().map(|incarnation| incarnation.epoch);
@@ -296,7 +296,7 @@ impl Scheduler {
             given_up: place.given_up,
             barriers: self.barriers(database),
             life: self.order.life(),
-            closings: (question.consistency != Consistency::Weak).then_some(self.closings),
+            closings: (question.consistency != Consistency::Weak).then_some(self.closed.begun),
             after: None,
             kind: place.kind,
             seen: Lsn::MAX,

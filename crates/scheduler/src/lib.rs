@@ -20,9 +20,11 @@
 
 mod bugs;
 mod catalog;
+mod deferred_locks;
 mod freshness;
 mod judge;
 mod latest_state_reads;
+mod lock_marks;
 mod logical_replicas;
 pub mod parallel;
 mod patience;
@@ -40,7 +42,9 @@ mod turns;
 mod waiting_reads;
 
 pub use bugs::{Bug, Bugs};
+pub use deferred_locks::{DeferredLocks, LOCKED_OUT, is_locked_out};
 pub use latest_state_reads::Whole;
+pub use lock_marks::LockMarks;
 pub use question::{End, Pass, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};
 pub use reason::Reason;
 pub use scheduler::{CatalogMark, Decoded, Options, Scheduler, Writers};

@@ -26,7 +26,7 @@ impl Scheduler {
                     given_up: place.given_up,
                     barriers: self.barriers(question.database),
                     life: self.order.life(),
-                    closings: (question.consistency != Consistency::Weak).then_some(self.closings),
+                    closings: (question.consistency != Consistency::Weak).then_some(self.closed.begun),
                     after: None,
                     kind: place.kind,
                     seen: Lsn::MAX,
@@ -40,7 +40,7 @@ impl Scheduler {
         if question.consistency == Consistency::Primary {
             return Err(Reason::AskedForPrimary);
         }
-        if self.closed > 0 && question.consistency != Consistency::Weak {
+        if self.closed.now > 0 && question.consistency != Consistency::Weak {
             return Err(Reason::RolesChanged);
         }
         self.renew();

@@ -3,6 +3,7 @@
 use crate::Reason;
 use crate::bugs::{Bug, Bugs};
 use crate::freshness::Freshness;
+use crate::lock_marks::LockMarks;
 use crate::patience::Patience;
 use crate::placed_commits::Fed;
 use crate::probe_ages::Ages;
@@ -116,13 +117,21 @@ pub struct Scheduler {
     life: u64,
     /// So often a slot was forgotten.
     forgotten: u64,
-    /// Number of changes under way for whose sake no read may be offloaded, and number of changes begun so
-    /// far.
-    pub(crate) closed: usize,
-    pub(crate) closings: u64,
+    pub(crate) closed: Closings,
     newest_commit: Lsn,
     /// The `low` of each ticket that is not finished.
     low: BTreeMap<Lsn, usize>,
+    /// Transactions that have locked readers out.
+    pub lock_marks: LockMarks,
+}
+
+/// Changes for whose sake no read may be offloaded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Closings {
+    /// Number of changes under way.
+    pub(crate) now: usize,
+    /// Number of changes begun so far.
+    pub(crate) begun: u64,
 }
 
 /// Mark of the catalog changes that had come out of a database's decoder. An analysis under one mark is void
@@ -166,10 +175,10 @@ impl Scheduler {
             turns: Turns::default(),
             life: 0,
             forgotten: 0,
-            closed: 0,
-            closings: 0,
+            closed: Closings::default(),
             newest_commit: Lsn::ZERO,
             low: BTreeMap::new(),
+            lock_marks: LockMarks::default(),
             options,
         }
     }
@@ -225,6 +234,7 @@ impl Scheduler {
     /// [`Order::forget_slot`].
     pub fn forget_slot(&mut self, database: DatabaseId) {
         self.databases.remove(&database);
+        self.lock_marks.mark(database, &Footprint::Everything);
         // Earlier analyses stay void: the count of its changes goes on elsewhere.
         self.forgotten += 1;
         self.order.forget_slot(database);
@@ -338,14 +348,14 @@ impl Scheduler {
     /// be offloaded. The mark comes out as DDL does, under an in-flight write set about everything that began
     /// before and ends by a snapshot probe sent after it.
     pub fn close(&mut self) {
-        self.closed += 1;
-        self.closings += 1;
+        self.closed.now += 1;
+        self.closed.begun += 1;
     }
 
     /// Number of such changes that began so far; `None` while one goes on. Equal numbers at two instants mean
     /// that nothing changed between.
     pub fn closings(&self) -> Option<u64> {
-        (self.closed == 0).then_some(self.closings)
+        (self.closed.now == 0).then_some(self.closed.begun)
     }
 
     /// The change is marked. See [`close`](Scheduler::close).
@@ -353,7 +363,7 @@ impl Scheduler {
     /// # Panics
     /// If no change has begun.
     pub fn open(&mut self) {
-        self.closed = self.closed.checked_sub(1).expect("opened once for each closing");
+        self.closed.now = self.closed.now.checked_sub(1).expect("opened once for each closing");
     }
 
     /// Every commit record of the database that starts below `to` was given.
@@ -561,6 +571,9 @@ impl Scheduler {
     fn begin(&mut self, database: DatabaseId, from: Lsn) {
         self.renew();
         let gap = self.order.position(database).is_none_or(|decoded| decoded < from);
+        if gap {
+            self.lock_marks.mark(database, &Footprint::Everything);
+        }
         let followed = self.databases.entry(database).or_insert_with(|| Followed {
             freshness: Freshness::new(database),
             recent: Recent::default(),

@@ -83,6 +83,8 @@ pub(super) struct There {
 /// The way of a request that may commit.
 #[derive(Default)]
 pub(super) struct Commits {
+    /// True if the request may lock readers out and commit: neither is decoded.
+    pub(super) locks_out: bool,
     /// Form in which the request is sent to the primary.
     pub(super) way: Way,
     /// Narrows its in-flight write set when its tree arrives.
@@ -178,6 +180,7 @@ impl Commits {
     /// Resets the fields where they are: the struct is large, and no field is moved.
     fn begin(&mut self) {
         self.way = Way::AsItIs;
+        self.locks_out = false;
         self.narrow = None;
         self.withheld = None;
         self.rerun = None;

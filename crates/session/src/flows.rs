@@ -4,6 +4,7 @@
 use super::Session;
 use super::commit_turns::Way;
 use super::consort_settings::cancelled;
+use super::deferred_locks::{bind_kept_reads, fail_locked_out, has_room, keep_read, locks_everything_out};
 use super::latest_state_reads::let_go;
 use super::primary::{Ended, Seen};
 use backend::batch;
@@ -226,6 +227,9 @@ impl transaction::Session for Session {
         if let Some(narrow) = self.current.commits.narrow.take() {
             narrow(doubt);
         }
+        if self.current.commits.locks_out {
+            locks_everything_out(self, doubt);
+        }
         let reason = self.current.reason;
         match self.current.commits.way {
             Way::AsItIs | Way::Withheld => self.at_primary(reason).await,
@@ -241,6 +245,22 @@ impl transaction::Session for Session {
 
     async fn locks_granted(&mut self) -> Locks {
         self.locked_at_primary().await
+    }
+
+    fn has_room_for_locks(&self) -> bool {
+        has_room(self)
+    }
+
+    fn defer_locks(&mut self) {
+        keep_read(self);
+    }
+
+    async fn take_deferred_locks(&mut self) -> Locks {
+        bind_kept_reads(self).await
+    }
+
+    async fn fail_unlocked_block(&mut self) -> AtPrimary {
+        fail_locked_out(self).await
     }
 
     async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {

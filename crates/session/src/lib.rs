@@ -14,6 +14,7 @@ mod consort_settings;
 mod created_tables;
 mod current;
 mod deferred_begin;
+mod deferred_locks;
 mod flows;
 mod handover;
 mod idle_connection;
@@ -26,6 +27,7 @@ mod probe;
 mod read_only_snapshots;
 mod reads_in_block;
 mod relay;
+mod repeated_parse;
 mod reported_statements;
 mod request_analysis;
 pub(crate) mod request_text;
@@ -58,6 +60,7 @@ use commit_turns::Way;
 use conn::log_in::Wish;
 use conn::registry::Moved;
 use current::Current;
+use deferred_locks::{defers_locks, heeds_lock, may_defer_locks, opens_block, read_unlocked};
 use history::Footprint;
 use mode::Mode;
 use pending_analysis::Unjudged;
@@ -80,6 +83,8 @@ use wire::{Answers, Problem, Status, Step};
 const IN_BLOCK: Reason = Reason::Stay("in_block");
 /// A role of the session, or its database, has been renamed, and a standby would take another for it.
 const RENAMED: Reason = Reason::Stay("session_renamed");
+/// The names of the session's roles are not checked yet, and inside a block no query can do that.
+const NAMES_UNCHECKED: Reason = Reason::Stay("names_unchecked");
 /// A block that could have run at a standby has begun at the primary.
 const ISOLATION: Reason = Reason::Stay("isolation");
 /// The commits of the database are not followed: writes there are not recorded.
@@ -269,6 +274,13 @@ impl Session {
         if !self.may_leave_whole(&todo) {
             self.pay_begin().await?;
         }
+        if needs_open_block(&todo) && !opens_block(self).await {
+            if let Some(ended) = self.ended.take() {
+                return Err(ended);
+            }
+            self.settle().await;
+            return self.line.send().await;
+        }
         self.come_home_for(request, &todo).await?;
         let made = created_tables::made(&todo);
         let _alone = self.before_commands(&todo, &made).await;
@@ -316,10 +328,11 @@ impl Session {
         if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
             return Ok(());
         }
-        if self.state.wants_snapshots() || std::mem::take(&mut self.first.probe) {
+        let reads_there = self.state.wants_snapshots() || defers_locks(self);
+        if std::mem::take(&mut self.first.probe) || reads_there {
             self.probe().await?;
         }
-        if self.state.wants_snapshots() || std::mem::take(&mut self.first.names) {
+        if std::mem::take(&mut self.first.names) || reads_there {
             self.keeps_its_names().await?;
         }
         Ok(())
@@ -397,7 +410,7 @@ impl Session {
                 self.pay_begin().await?;
                 // During that wait, the read may have become a statement that writes.
                 if leaving.catalog == self.database.version() {
-                    self.stays(RENAMED).await;
+                    self.stays(if self.first.names { NAMES_UNCHECKED } else { RENAMED }).await;
                 } else {
                     self.writes(Writing::everything(Reason::CatalogChanged)).await;
                 }
@@ -413,6 +426,7 @@ impl Session {
                 return self.begin_snapshot(&leaving).await;
             }
             Plan::Leaves(_) if self.state.read_only_snapshot() => self.quiet(ISOLATION).await,
+            Plan::Leaves(leaving) if in_block && may_defer_locks(self) => read_unlocked(self, &leaving).await,
             Plan::Leaves(leaving) if in_block => self.read_in_block(&leaving).await,
             Plan::Leaves(mut leaving) => {
                 if leaving.catalog == self.database.version() {
@@ -438,6 +452,9 @@ impl Session {
 
     /// Runs at the primary a statement that is proven to write nothing.
     async fn quiet(&mut self, reason: Reason) {
+        if !opens_block(self).await {
+            return;
+        }
         transaction::Session::at_primary(self, reason).await;
     }
 
@@ -520,6 +537,7 @@ impl Session {
         if let (Utility::RollbackTo(_), Some(block)) = (utility, &mut block) {
             block.goes_back();
         }
+        heeds_lock(self, utility, block.as_mut());
         match (utility, block) {
             (Utility::Commit { .. }, Some(block)) if self.line.primary.status == Status::InBlock => {
                 self.commit_block(block, reason).await;
@@ -555,11 +573,16 @@ impl Session {
         self.current.statements = several.statements;
         match self.txn.takes_block() {
             Some(mut block) if several.may_end_block => {
+                self.current.commits.locks_out = several.locks_out_readers;
                 self.still_understood(&mut several.footprint, several.catalog);
                 self.note(&mut block, &several.footprint, false).await;
                 block.commit(self, several.reason).await;
             }
-            block => {
+            mut block => {
+                match &mut block {
+                    Some(block) if several.locks_out_readers => block.locks_by_command(),
+                    _ => self.current.commits.locks_out = several.locks_out_readers,
+                }
                 self.keep_block(block);
                 self.writes(Writing {
                     footprint: several.footprint,
@@ -649,5 +672,20 @@ impl Session {
             at += frame.bytes().len();
         }
         false
+    }
+}
+
+/// True if this request is sent to the primary and needs the block's locks: all but a read that may defer
+/// its own, and the end of the block.
+fn needs_open_block(todo: &Todo) -> bool {
+    match todo {
+        Todo::Own(_) | Todo::Refuse(_) | Todo::One(Plan::Leaves(_)) => false,
+        Todo::Utility(statements) => {
+            let ends = |statement: &Statement| {
+                matches!(statement.what, What::Utility(Utility::Commit { .. } | Utility::Rollback { .. }))
+            };
+            !statements.iter().all(ends)
+        }
+        Todo::Quiet | Todo::One(Plan::Stays(_) | Plan::Writes(_)) | Todo::Several(_) => true,
     }
 }

@@ -143,13 +143,21 @@ impl Session {
         let names = self.database.names().now(self.current.meant.shown.take());
         let name_changes = self.state.name_changes();
         if !todo.keeps_settings() {
-            return Under { names, name_changes, ..Under::default() };
+            let is_one = match todo {
+                Todo::Several(several) => {
+                    matches!(&*several.statements, [one] if one.what == session_state::utility::What::Tree)
+                }
+                _ => false,
+            };
+            let known = is_one && self.state.knows_names_if_judged();
+            let before = known.then(|| SettingsAt::of(self.state.settings()));
+            return Under { names, name_changes, before, ..Under::default() };
         }
         // Names and settings that hold for this block alone are gone when the statement is used.
         let now = SettingsAt::of(self.state.settings());
         let settings = self.state.knows_names().then_some(now);
         let if_judged = self.state.knows_names_if_judged().then_some(now);
         let known = if_judged.map(|_| self.state.settings().clone());
-        Under { settings, if_judged, known, names, name_changes }
+        Under { settings, if_judged, before: None, known, names, name_changes }
     }
 }

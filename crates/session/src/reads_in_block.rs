@@ -13,6 +13,7 @@ use backend::batch;
 use backend::prepared_statements::Statement as Prepared;
 use backend::request::Kind;
 use cluster::plan::{Leaving, Writing};
+use config::OffloadInTransactions;
 use scheduler::Reason;
 use statement_analysis::shape::Shape;
 use std::rc::Rc;
@@ -26,7 +27,7 @@ const WORTH: Duration = Duration::from_millis(2);
 /// The read takes less time than its offload is worth, inside a block.
 const SHORT_IN_BLOCK: Reason = Reason::Stay("short_in_block");
 /// The next rows must come from the same portal.
-const IN_PARTS: Reason = Reason::Stay("rows_in_parts");
+pub(super) const IN_PARTS: Reason = Reason::Stay("rows_in_parts");
 
 /// Command that makes the primary's block fail, because a statement of it failed elsewhere.
 const FAIL: &str = "DO LANGUAGE plpgsql $consort$BEGIN \
@@ -38,14 +39,15 @@ impl Session {
         if self.asks_for_a_part() {
             return self.quiet(IN_PARTS).await;
         }
+        let setup = self.service.cluster.setup();
         let block_stays =
-            !self.service.cluster.setup().offload_in_transactions && !self.state.block_reads_only();
+            setup.offload_in_transactions == OffloadInTransactions::Off && !self.state.block_reads_only();
         if block_stays || self.reads_wait() {
             // A transaction that may write is the primary's.
             return self.quiet(super::IN_BLOCK).await;
         }
         let Some(mut block) = self.txn.takes_block() else { return self.quiet(super::IN_BLOCK).await };
-        if !self.takes_long(&self.words.shape) {
+        if !takes_long(self, &self.words.shape) {
             self.keep_block(Some(block));
             return self.quiet(SHORT_IN_BLOCK).await;
         }
@@ -62,17 +64,11 @@ impl Session {
     }
 
     /// True if the client fetches the rows in parts: all must come from the same portal.
-    fn asks_for_a_part(&self) -> bool {
+    pub(super) fn asks_for_a_part(&self) -> bool {
         self.current.request.filter(|request| request.kind == Kind::Batch).is_some_and(|request| {
             let batch = batch::read(self.line.bytes(request), self.line.client.splitter);
             batch.is_ok_and(|batch| batch.is_some_and(|batch| batch.execute.max_rows != 0))
         })
-    }
-
-    /// True if statements of this shape are known to take long.
-    pub(super) fn takes_long(&self, shape: &Shape) -> bool {
-        let routes = self.service.cluster.routes();
-        routes.mean(self.database.name(), shape).is_some_and(|mean| mean >= WORTH)
     }
 
     /// Has the primary bind the current statement, and parse it if there is none of that name, without
@@ -124,25 +120,12 @@ impl Session {
             return Locks::ConnectionLost;
         }
         let Some(error) = self.line.primary.own_error() else { return Locks::Granted };
-        let parsed = self.was_parsed();
+        let parsed = was_parsed(self);
         self.failed_in_block(&error);
         if let Some(statement) = parsed {
             self.line.statements.parsed_at_standby(statement);
         }
         Locks::Refused
-    }
-
-    /// The statement that the client parses with the current request, if only the rest of the request failed
-    /// at the primary. The client receives its ParseComplete, and the statement stays.
-    fn was_parsed(&mut self) -> Option<Rc<Prepared>> {
-        let heard = self.line.primary.aside();
-        let request = self.current.request?;
-        let parses = self.line.bytes(request).first() == Some(&wire::tag::front::PARSE);
-        if !parses || heard.is_empty() {
-            return None;
-        }
-        self.line.client.out().extend_from_slice(&heard);
-        self.current.statement.clone()
     }
 
     /// Answers the current statement with an error; the primary's block has failed already.
@@ -155,23 +138,8 @@ impl Session {
     /// Answers a batch whose Sync is still to come with an error; the primary's block has failed already.
     pub(super) fn fails_with(&mut self, error: &[u8]) {
         self.line.client.out().extend_from_slice(error);
-        self.forget_unnamed();
-        self.block_failed();
-    }
-
-    /// Consumes the current request, which left no unnamed statement.
-    fn forget_unnamed(&mut self) {
-        let Some(request) = self.current.request.take() else { return };
-        if self.line.bytes(request).first() != Some(&wire::tag::front::BIND) {
-            self.line.statements.query_ran_elsewhere();
-        }
-        self.line.client.consume(request.bytes);
-    }
-
-    /// Records that the block has failed.
-    fn block_failed(&mut self) {
-        self.state.statement_failed();
-        self.state.ready(self.line.primary.status.byte(), &mut self.service.interner.borrow_mut());
+        forget_unnamed(self);
+        block_failed(self);
     }
 
     /// Fails the primary's block too: the client received an error from a standby, or receives this one.
@@ -187,10 +155,44 @@ impl Session {
         }
         if let Some(problem) = problem {
             self.line.client.out().problem(&problem);
-            self.forget_unnamed();
+            forget_unnamed(self);
             let status = self.line.primary.status;
             self.line.client.out().ready(status);
         }
-        self.block_failed();
+        block_failed(self);
     }
+}
+
+/// True if statements of this shape are known to take long.
+pub(super) fn takes_long(session: &Session, shape: &Shape) -> bool {
+    let routes = session.service.cluster.routes();
+    routes.mean(session.database.name(), shape).is_some_and(|mean| mean >= WORTH)
+}
+
+/// The statement that the client parses with the current request, if only the rest of the request failed
+/// at the primary. The client receives its ParseComplete, and the statement stays.
+fn was_parsed(session: &mut Session) -> Option<Rc<Prepared>> {
+    let heard = session.line.primary.aside();
+    let request = session.current.request?;
+    let parses = session.line.bytes(request).first() == Some(&wire::tag::front::PARSE);
+    if !parses || heard.is_empty() {
+        return None;
+    }
+    session.line.client.out().extend_from_slice(&heard);
+    session.current.statement.clone()
+}
+
+/// Consumes the current request, which left no unnamed statement.
+fn forget_unnamed(session: &mut Session) {
+    let Some(request) = session.current.request.take() else { return };
+    if session.line.bytes(request).first() != Some(&wire::tag::front::BIND) {
+        session.line.statements.query_ran_elsewhere();
+    }
+    session.line.client.consume(request.bytes);
+}
+
+/// Records that the block has failed.
+fn block_failed(session: &mut Session) {
+    session.state.statement_failed();
+    session.state.ready(session.line.primary.status.byte(), &mut session.service.interner.borrow_mut());
 }

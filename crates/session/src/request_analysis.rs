@@ -2,8 +2,11 @@
 //! that may prove a session clean is sent to a server here. A read waits for its tree no longer than for its
 //! proof.
 
+use super::deferred_locks::{defers_locks, may_defer_locks};
 use super::primary::Ended;
 use super::read_only_snapshots::PATIENCE;
+use super::reads_in_block::takes_long;
+use super::repeated_parse::{is_to_be_parsed_again, parse_again};
 use super::{Session, consort_settings};
 use backend::batch;
 use backend::batch::Batch;
@@ -36,6 +39,9 @@ pub(super) const PARSED_OTHERWISE: Reason = Reason::Stay("parsed_otherwise");
 
 /// The prepared statement is not followed, or does not exist.
 pub(super) const UNKNOWN_STATEMENT: Reason = Reason::Stay("unknown_statement");
+/// A named statement is prepared in the same batch, which the primary must parse.
+const PREPARED_WITH_IT: Reason = Reason::Stay("prepared_with_it");
+
 /// Time limit of a Parse for a snapshot probe, while names may have changed in a way that is not known yet.
 pub(super) const GAUGE_LIMIT: Duration = Duration::from_millis(50);
 /// Time limit of a read for its tree, in designs where reads wait for replicas.
@@ -99,6 +105,8 @@ pub(super) struct Several {
     pub(super) statements: Rc<[Statement]>,
     /// Reason why they run at the primary.
     pub(super) reason: Reason,
+    /// The reason of the last statement among them, if it has a query tree.
+    pub(super) last: Option<Reason>,
     /// The catalog's version of the footprint's analysis.
     pub(super) catalog: u64,
 }
@@ -114,6 +122,7 @@ impl Several {
             dirt: Some(Dirt::Unknown),
             statements: Rc::new([unknown]),
             reason,
+            last: None,
             catalog: 0,
         }
     }
@@ -133,6 +142,7 @@ impl Several {
             may_end_block: utilities().any(ends_block),
             dirt: has_tree.then_some(Dirt::Unknown),
             reason: Reason::Stay("several_statements"),
+            last: None,
             statements,
             catalog: 0,
         }
@@ -215,6 +225,9 @@ impl Session {
                 self.current.meant.meanings.extend(meaning.map(|meaning| (parse.name.into(), meaning)));
             }
             (None, Ok(Todo::One(plan))) => {
+                if is_to_be_parsed_again(self, batch.bind.statement, plan, meaning) {
+                    parse_again(self, batch.bind.statement, meaning).await?;
+                }
                 if let Some(otherwise) = self.parsed_otherwise(batch.bind.statement, plan, meaning) {
                     return Ok(otherwise);
                 }
@@ -382,7 +395,7 @@ impl Session {
                     template = self.known_template(words, types);
                 }
                 // In a block there is no room for a probe; before the next one there is.
-                _ => self.first.probe = self.takes_long(&words.shape),
+                _ => self.first.probe = defers_locks(self) || takes_long(self, &words.shape),
             }
         }
         // During that wait, the primary may have reloaded its configuration.
@@ -420,7 +433,10 @@ impl Session {
         let waits = known.is_none()
             && words.shape.sure().is_ok()
             && (self.current.meant.patient || words.may_be_a_read())
-            && (alone || self.may_be_first_of_snapshot() || self.txn.snapshot().is_some())
+            && (alone
+                || may_defer_locks(self)
+                || self.may_be_first_of_snapshot()
+                || self.txn.snapshot().is_some())
             && self.state.consistency() != Consistency::Primary
             && (self.current.meant.patient || self.database.not_serving().is_none());
         if !waits {
@@ -489,7 +505,7 @@ impl Session {
     }
 
     /// The snapshot that the primary has shown, if names may have changed in a way that is not known yet.
-    async fn shown_by_now(&self) -> Option<Rc<history::Snapshot>> {
+    pub(super) async fn shown_by_now(&self) -> Option<Rc<history::Snapshot>> {
         let cluster = &self.service.cluster;
         let known = self.database.id().filter(|_| self.database.reads_may_leave());
         if known.is_some_and(|database| !cluster.scheduler().order().everything_in_doubt(database)) {
@@ -561,9 +577,10 @@ impl Session {
             dirt: None,
             statements: Rc::new([]),
             reason: Reason::Stay("several_statements"),
+            last: None,
             catalog: self.database.version(),
         };
-        let (mut statements, mut at) = (Vec::new(), 0);
+        let (mut statements, mut at, mut executes) = (Vec::new(), 0, 0);
         while at < bytes.len() {
             let Step::Whole(frame) = splitter.next(&bytes[at..]).map_err(Ended::Malformed)? else { break };
             at += frame.bytes().len();
@@ -591,6 +608,7 @@ impl Session {
                     let Some(completes) = bound.as_ref().filter(|_| execute.portal.is_empty()) else {
                         return Ok(Todo::Several(Several::anything(several.reason)));
                     };
+                    executes += 1;
                     statements.extend(completes.iter().cloned());
                 }
                 _ => {}
@@ -606,6 +624,9 @@ impl Session {
             // No statement runs, and no statement's time is counted.
             self.says_nothing();
             return Ok(Todo::Quiet);
+        }
+        if let Some(reason) = several.last.filter(|_| executes == 1) {
+            several.reason = reason;
         }
         several.statements = statements.into();
         Ok(Todo::Several(several))
@@ -639,6 +660,12 @@ impl Session {
             several.footprint = Footprint::Everything;
         }
         let tree = || Rc::new([Statement { range: 0..0, what: What::Tree }]);
+        several.last = match &todo {
+            Todo::One(Plan::Writes(writing)) => Some(writing.reason),
+            Todo::One(Plan::Stays(reason)) => Some(*reason),
+            Todo::One(Plan::Leaves(_)) => Some(PREPARED_WITH_IT),
+            _ => None,
+        };
         match todo {
             Todo::One(Plan::Writes(writing)) => {
                 several.footprint.union(&writing.footprint);

@@ -11,6 +11,7 @@
 //! A statement outside a block leaves the session idle, unless the session keeps something until the
 //! statement ends.
 
+use super::deferred_locks::DeferredReads;
 use super::read_only_snapshots::Snapshot;
 use super::reported_statements::Telling;
 use super::scheduled::Open;
@@ -63,6 +64,8 @@ pub(super) struct AtPrimary {
     pub(super) everywhere: Option<Everywhere>,
     /// The transaction has the turn to commit.
     pub(super) turn: Option<Turn<Cluster>>,
+    /// Reads whose locks the block has deferred.
+    pub(super) deferred: DeferredReads,
     /// The statements of the transaction, where the design replicates statements.
     pub(super) telling: Option<Telling>,
 }
@@ -260,6 +263,14 @@ impl Txn {
     pub(super) fn block(&self) -> Option<&Block<Cluster>> {
         match self {
             Txn::AtPrimary(at) => at.block.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the reads whose locks the block has deferred.
+    pub(super) fn deferred(&self) -> Option<&DeferredReads> {
+        match self {
+            Txn::AtPrimary(at) => Some(&at.deferred),
             _ => None,
         }
     }

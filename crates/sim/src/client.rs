@@ -175,6 +175,9 @@ impl Client {
         match self.open.as_mut().and_then(|open| open.flow.as_mut()) {
             // A transaction that may write reads at the primary.
             Some(_) if whole => at_primary(session, Reason::AskedForPrimary).await,
+            Some(block) if self.world.ways.get().deferring && block.may_defer_locks() => {
+                block.read_unlocked(session, &question, select.locks().as_ref()).await
+            }
             Some(block) => block.read(session, &question, select.locks().as_ref()).await,
             None if whole => {
                 let ended = transaction::read_whole(&handle, session, &question, WHOLE_LIMIT).await;
@@ -211,6 +214,7 @@ impl Client {
             record.blocks[block].first.get_or_insert((arrived, answered));
             let holds = select.tables().into_iter().map(|table| (table, answered.at));
             record.blocks[block].holds.extend(holds);
+            record.blocks[block].statements.push(arrived.at);
         }
         let around = Surroundings { tenant: self.tenant, ..Surroundings::default() };
         record.reads.push(Read {
@@ -364,6 +368,8 @@ impl Client {
             ending: None,
             ended: None,
             holds: Vec::new(),
+            defers: self.world.ways.get().deferring,
+            statements: Vec::new(),
             wrote: false,
         });
         record.blocks.len() - 1
@@ -378,6 +384,9 @@ impl Client {
         session.command(Request::Write { changes: changes.to_vec(), savepoint });
         let locks = changes.iter().any(Change::locks_out_readers);
         let flow = open.flow.as_mut().expect("a block at the primary");
+        if changes.iter().any(|change| matches!(change, Change::Lock(_))) {
+            flow.locks_by_command();
+        }
         let outcome = flow.write(session, &footprint, locks, Reason::Stay("write")).await;
         if outcome == AtPrimary::ConnectionLost {
             self.lost();
@@ -392,6 +401,9 @@ impl Client {
             self.world.record.borrow_mut().breaches.push(Breach::RanInFailedBlock);
         }
         self.stands(reply.as_ref());
+        if reply == Some(Reply::Done) {
+            self.world.record.borrow_mut().blocks[place].statements.push(arrived.at);
+        }
         reply == Some(Reply::Done)
     }
 

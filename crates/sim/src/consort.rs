@@ -9,7 +9,7 @@ use crate::model::schema::{Cell as Place, SERVED, Table, database};
 use crate::model::standby::Standby;
 use crate::model::statement::trigger_there;
 use crate::world::World;
-use history::{Commit, DatabaseId, Incarnation, Lsn, Xid};
+use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Rows, Xid};
 use order::{DoubtId, Gauge, GaugeNumber};
 use scheduler::{Options, Scheduler, Serving, Writers};
 use std::cell::{Cell, RefCell, RefMut};
@@ -412,6 +412,14 @@ impl Consort {
     }
 
     fn give(&self, commit: Commit, ddl: bool) {
+        let mut emptied = Footprint::NOTHING;
+        for (table, access) in commit.wrote.tables().into_iter().flatten() {
+            if access.existence && access.rows == Rows::All {
+                emptied.add(table, access.clone());
+            }
+        }
+        let locked_out = if ddl { Footprint::Everything } else { emptied };
+        self.input(|s| s.lock_marks.mark(commit.database, &locked_out));
         if !ddl {
             self.input(|s| s.decoded(commit));
             return;

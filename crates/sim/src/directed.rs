@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-fn stage<F: Future<Output = ()> + 'static>(
+pub(crate) fn stage<F: Future<Output = ()> + 'static>(
     planted: Planted,
     writers: Writers,
     set: impl FnOnce(&mut Delays, &mut Options),

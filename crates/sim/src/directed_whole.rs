@@ -13,8 +13,15 @@ use history::Consistency;
 use scheduler::Options;
 use scheduler::Writers::ThroughConsort;
 
-const WHOLE: Ways =
-    Ways { whole: true, locking: false, serial: false, parallel: false, making: false, shown_by: 0 };
+const WHOLE: Ways = Ways {
+    whole: true,
+    locking: false,
+    deferring: false,
+    serial: false,
+    parallel: false,
+    making: false,
+    shown_by: 0,
+};
 
 /// Two logical replicas, whole reads, and no client that writes past Consort.
 fn whole_stage<F: Future<Output = ()> + 'static>(

@@ -10,6 +10,7 @@ pub mod client;
 pub mod consort;
 mod directed;
 mod directed_fed;
+mod directed_locks;
 mod directed_whole;
 pub mod env;
 pub mod executor;

@@ -57,6 +57,9 @@ bugs! {
     keep_proofs_over_restart "X12" "snapshot probes outlive their incarnation" => order.KeepProofsOverRestart;
     zombie_primary_gauge "X13" "a snapshot probe of the old primary counts" => order.ZombiePrimaryGauge;
     no_access_share "X15" "a read in a block takes no lock" => flows.NoAccessShare;
+    locks_never_judged "B4" "deferred locks count as held" => scheduler.LocksNeverJudged;
+    locks_judged_at_once "B5" "deferred locks are judged without a snapshot probe" => scheduler.LocksJudgedAtOnce;
+    held_locks_ignored "B13" "a read defers its locks under a lock of another" => scheduler.HeldLocksIgnored;
     decoder_stalls "X16" "a proof is waited for without bound" => flows.WaitWithoutBound;
     backend_crash_keeps_low "X17" "the recorded position of a standby is kept over its restart" => scheduler.BackendCrashKeepsLow;
     incarnation_of_postmaster "X17" "an incarnation is identified by the postmaster's start time" => model.IncarnationOfPostmaster;

@@ -68,6 +68,10 @@ pub struct Block {
     pub ended: Option<Micros>,
     /// Tables that it read or locked, and the time from which on no other session may lock them exclusively.
     pub holds: Vec<(Table, Micros)>,
+    /// True if it may defer its locks: they are held up to its last statement, not up to its end.
+    pub defers: bool,
+    /// Arrivals of its successful statements but its end.
+    pub statements: Vec<Micros>,
     /// True if it tried to write.
     pub wrote: bool,
 }

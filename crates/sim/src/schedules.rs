@@ -15,6 +15,9 @@ use crate::directed::{
 use crate::directed_fed::{
     fed_lag, fed_written_past, forked, given_at_once, one_hangs, replicas_return_older, restored_elsewhere,
 };
+use crate::directed_locks::{
+    locked_before_a_deferred_read, truncated_and_not_decoded, truncated_under_deferred_locks,
+};
 use crate::directed_whole::{
     answer_hangs, hangs_in_a_block, read_under_a_refresh, refreshed_under_a_read, shown_by_nobody,
     turn_of_the_dead,
@@ -121,6 +124,24 @@ pub const ALL: &[Schedule] = &[
         bugs: &["no_access_share"],
         story: "a block reads at a standby; another truncates; the block reads again",
         play: truncated_under_a_block,
+    },
+    Schedule {
+        name: "truncated_under_deferred_locks",
+        bugs: &["locks_never_judged"],
+        story: "a block that defers locks reads at a standby; another truncates; the block reads again",
+        play: truncated_under_deferred_locks,
+    },
+    Schedule {
+        name: "truncated_and_not_decoded",
+        bugs: &["locks_judged_at_once"],
+        story: "a block that defers locks reads at a standby; psql truncates, which is not decoded; the block writes",
+        play: truncated_and_not_decoded,
+    },
+    Schedule {
+        name: "locked_before_a_deferred_read",
+        bugs: &["held_locks_ignored"],
+        story: "a block holds LOCK TABLE; a block that defers locks reads the table",
+        play: locked_before_a_deferred_read,
     },
     Schedule {
         name: "decoding_stands_still",

@@ -60,6 +60,8 @@ pub struct Session {
     pub wire: Wire,
     snapshot: Option<(Rc<Standby>, u64, crate::model::schema::State)>,
     locks: Option<Take<Reply>>,
+    /// Tables whose locks the block has deferred.
+    deferred: Vec<Table>,
 }
 
 impl Session {
@@ -83,6 +85,7 @@ impl Session {
             wire: Wire::default(),
             snapshot: None,
             locks: None,
+            deferred: Vec::new(),
         }
     }
 
@@ -286,6 +289,37 @@ impl Flow for Session {
             }
             None => Locks::ConnectionLost,
         }
+    }
+
+    fn has_room_for_locks(&self) -> bool {
+        true
+    }
+
+    fn defer_locks(&mut self) {
+        self.deferred.extend(self.select.as_ref().map(Select::tables).unwrap_or_default());
+    }
+
+    async fn take_deferred_locks(&mut self) -> Locks {
+        let tables = std::mem::take(&mut self.deferred);
+        let env = self.consort.world.env.clone();
+        env.step(|d| d.network).await;
+        let reply = self.primary.submit(&self.backend, Request::LockShared(tables)).take().await;
+        env.step(|d| d.network).await;
+        match reply {
+            Some(Reply::Done) => Locks::Granted,
+            Some(reply) => {
+                self.begins();
+                self.wire.reply = Some(reply);
+                self.wire.place = Some(Where::Primary);
+                Locks::Refused
+            }
+            None => Locks::ConnectionLost,
+        }
+    }
+
+    async fn fail_unlocked_block(&mut self) -> AtPrimary {
+        self.request = Request::Fail;
+        self.exchange(None).await
     }
 
     async fn open_snapshot(&mut self, ticket: &Ticket) -> Result<Ran, StandbyFailed> {

@@ -20,6 +20,8 @@ pub struct Ways {
     pub whole: bool,
     /// A refresh locks its replica; reads there have no snapshot of their own.
     pub locking: bool,
+    /// Blocks defer the locks of their first reads.
+    pub deferring: bool,
     /// One COMMIT at a time.
     pub serial: bool,
     /// Replicas execute what is independent at the same time, and show it from boundary to boundary.

@@ -2,11 +2,12 @@
 //! read that they do not touch may leave.
 
 use crate::bugs::Bug;
-use crate::read::{at_primary, deliver, proven, ready};
+use crate::read::{at_primary, deliver, proven, ready, verdict};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
 use history::{Consistency, DatabaseId, Footprint, RelationId};
-use scheduler::{CatalogMark, Question, Reason, Route};
+use scheduler::{CatalogMark, DeferredLocks, LOCKED_OUT, Question, Reason, Route, is_locked_out};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The block has failed, or its state is not known: every statement belongs to the primary.
 pub const BLOCK_NOT_OPEN: Reason = Reason::Stay("block_not_open");
@@ -14,6 +15,14 @@ pub const BLOCK_NOT_OPEN: Reason = Reason::Stay("block_not_open");
 pub const OWN_WRITES: Reason = Reason::Stay("own_writes");
 /// The locks that an offloaded read needs were refused: the client has the primary's error.
 pub const LOCK_REFUSED: Reason = Reason::Stay("lock_refused");
+
+/// A read below the level `strong` holds its locks at the primary: nothing is proven there.
+pub const UNPROVEN_IN_BLOCK: Reason = Reason::Stay("unproven_in_block");
+/// The block has read so much elsewhere that its locks are taken now.
+pub const MANY_READS: Reason = Reason::Stay("many_reads_in_block");
+
+/// Time limit of a block's first statement at the primary for the proof that it could have held its locks.
+const OPENING_LIMIT: Duration = Duration::from_secs(1);
 
 /// State of a block at the primary, by its last ReadyForQuery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +50,12 @@ pub struct Block<C: Cluster> {
     /// The relations that reads have locked at the primary: these locks last until the block ends, or goes back. `None`: no
     /// read has asked for locks, and the primary does not know that the block has read.
     read_locks: Option<BTreeSet<RelationId>>,
+    /// Locks of reads that ran at replicas before the block's first statement at the primary.
+    deferred: Option<DeferredLocks>,
+    /// A statement other than BEGIN has been sent to the primary: locks are not deferred any more.
+    opened: bool,
+    /// A LOCK command of the block locks readers out: no decoder reports that.
+    locks_by_command: bool,
 }
 
 impl<C: Cluster> Block<C> {
@@ -54,6 +69,143 @@ impl<C: Cluster> Block<C> {
             understood: cluster.scheduler().catalog(database),
             locks_out: Vec::new(),
             read_locks: None,
+            deferred: None,
+            opened: false,
+            locks_by_command: false,
+        }
+    }
+
+    /// True if the next read may run at a replica and defer its locks: the primary has received nothing but
+    /// BEGIN.
+    pub fn may_defer_locks(&self) -> bool {
+        !self.opened && self.standing == Standing::Open
+    }
+
+    /// True if reads of the block have run at replicas, and the primary holds no locks for them yet.
+    pub fn defers_locks(&self) -> bool {
+        self.deferred.is_some()
+    }
+
+    /// A LOCK command of the block has locked readers out, or may have.
+    pub fn locks_by_command(&mut self) {
+        self.locks_by_command = true;
+    }
+
+    /// Opens the block at the primary, before its first statement there. The primary takes the locks of the
+    /// reads so far. Then the block must find that no relation of them was locked against readers since the
+    /// first one. The error is the end of the current statement.
+    pub async fn open<S: Session>(&mut self, session: &mut S) -> Result<(), Ended> {
+        self.opened = true;
+        // A failed block holds nothing, and no savepoint precedes its reads.
+        let stands = self.standing != Standing::Failed;
+        let Some(mut deferred) = self.deferred.take().filter(|_| stands) else { return Ok(()) };
+        match session.take_deferred_locks().await {
+            Locks::Granted => {}
+            Locks::ConnectionLost => return Err(Ended::PrimaryLost),
+            Locks::Refused => {
+                self.standing = Standing::Failed;
+                return Err(Ended::Primary(LOCK_REFUSED));
+            }
+        }
+        deferred.judge_from_now(&mut self.cluster.scheduler());
+        self.cluster.gauge_wanted();
+        let cluster = self.cluster.clone();
+        let judged = verdict(&cluster, OPENING_LIMIT, || deferred.judge(&cluster.scheduler())).await;
+        if judged.is_err() {
+            return Err(self.fail(session).await);
+        }
+        self.read_locks = Some(deferred.into_relations());
+        Ok(())
+    }
+
+    /// Fails the block whose deferred locks cannot be taken any more.
+    async fn fail<S: Session>(&mut self, session: &mut S) -> Ended {
+        (self.standing, self.opened, self.deferred) = (Standing::Failed, true, None);
+        match session.fail_unlocked_block().await {
+            AtPrimary::Answered => Ended::Primary(LOCKED_OUT),
+            AtPrimary::ConnectionLost => Ended::PrimaryLost,
+        }
+    }
+
+    /// Runs a read before the block's first statement at the primary. The read defers its locks if it runs at
+    /// a replica; otherwise it opens the block. `locks` as for [`Block::read`].
+    pub async fn read_unlocked<S: Session>(
+        &mut self,
+        session: &mut S,
+        question: &Question,
+        locks: Option<&BTreeSet<RelationId>>,
+    ) -> Ended {
+        // What locks readers out from here on counts.
+        let mut deferred = match &self.deferred {
+            Some(deferred) => deferred.clone(),
+            None => DeferredLocks::begin(&self.cluster.scheduler(), self.database),
+        };
+        let keeps = !deferred.cover(locks);
+        let mut pinned = match self.route_unlocked(session, question, keeps) {
+            Route::Standby(ticket) => Pinned::new(&self.cluster, ticket),
+            Route::Primary(reason) => return self.read_opened(session, reason).await,
+        };
+        if self.deferred.is_some() {
+            deferred.judge_from_now(&mut self.cluster.scheduler());
+        }
+        self.cluster.gauge_wanted();
+        if let Err(reason) = ready(&self.cluster, &mut pinned).await {
+            drop(pinned);
+            return self.read_opened(session, reason).await;
+        }
+        let (answer, ran) = match session.at_standby(pinned.ticket()).await {
+            Ok(held) => held,
+            Err(StandbyFailed(reason)) => {
+                pinned.failed(reason);
+                drop(pinned);
+                return self.read_opened(session, reason).await;
+            }
+        };
+        let mut judged = proven(&self.cluster, &mut pinned, &ran).await;
+        // The first read has no locks of others to be judged.
+        if judged.is_ok() && self.deferred.is_some() {
+            let cluster = self.cluster.clone();
+            let limit = cluster.proof_timeout();
+            judged = verdict(&cluster, limit, || deferred.judge(&cluster.scheduler())).await;
+        }
+        match judged {
+            Ok(()) => {
+                deferred.add(&question.footprint, locks);
+                self.deferred = Some(deferred);
+                if keeps {
+                    session.defer_locks();
+                }
+                deliver(&self.cluster, session, pinned, &ran, answer).await
+            }
+            Err(reason) => {
+                session.discard(answer).await;
+                drop(pinned);
+                match reason {
+                    LOCKED_OUT => self.fail(session).await,
+                    reason => self.read_opened(session, reason).await,
+                }
+            }
+        }
+    }
+
+    fn route_unlocked<S: Session>(&mut self, session: &S, question: &Question, keeps: bool) -> Route {
+        if question.consistency != Consistency::Strong {
+            return Route::Primary(UNPROVEN_IN_BLOCK);
+        }
+        if keeps && !session.has_room_for_locks() {
+            return Route::Primary(MANY_READS);
+        }
+        if is_locked_out(&mut self.cluster.scheduler(), self.database, &question.footprint) {
+            return Route::Primary(LOCKED_OUT);
+        }
+        self.route(question)
+    }
+
+    /// Runs a read at the primary, after the block has been opened there.
+    async fn read_opened<S: Session>(&mut self, session: &mut S, reason: Reason) -> Ended {
+        match self.open(session).await {
+            Ok(()) => at_primary(session, reason).await,
+            Err(ended) => ended,
         }
     }
 
@@ -79,6 +231,9 @@ impl<C: Cluster> Block<C> {
         question: &Question,
         locks: Option<&BTreeSet<RelationId>>,
     ) -> Ended {
+        if let Err(ended) = self.open(session).await {
+            return ended;
+        }
         let mut pinned = match self.route(question) {
             Route::Standby(ticket) => Pinned::new(&self.cluster, ticket),
             Route::Primary(reason) => return at_primary(session, reason).await,
@@ -146,11 +301,15 @@ impl<C: Cluster> Block<C> {
         locks_out_readers: bool,
         reason: Reason,
     ) -> AtPrimary {
+        if let Err(ended) = self.open(session).await {
+            return ended.at_primary();
+        }
         self.wrote.union(footprint);
         self.catch_up();
         let known = self.locks_out.iter().any(|(known, _)| known.covers(footprint));
         if locks_out_readers && !known {
             let doubt = InDoubt::begin(&self.cluster, session.backend(), self.database, footprint.clone());
+            self.cluster.scheduler().lock_marks.hold(doubt.id(), self.database, footprint.clone());
             self.locks_out.push((footprint.clone(), doubt));
         }
         session.at_primary(reason).await
@@ -159,6 +318,9 @@ impl<C: Cluster> Block<C> {
     /// COMMIT. The block's possible writes are in flight before its first byte is sent.
     pub async fn commit<S: Session>(mut self, session: &mut S, reason: Reason) -> AtPrimary {
         self.catch_up();
+        for (footprint, _) in self.locks_out.iter().filter(|_| self.locks_by_command) {
+            self.cluster.scheduler().lock_marks.mark(self.database, footprint);
+        }
         if self.wrote.is_nothing() {
             return crate::quiet(&self.cluster, session, self.database, self.understood, reason).await;
         }

@@ -21,7 +21,7 @@ mod whole;
 mod world;
 mod write;
 
-pub use block::{BLOCK_NOT_OPEN, Block, LOCK_REFUSED, OWN_WRITES, Standing};
+pub use block::{BLOCK_NOT_OPEN, Block, LOCK_REFUSED, MANY_READS, OWN_WRITES, Standing, UNPROVEN_IN_BLOCK};
 pub use bugs::{Bug, Bugs};
 pub use doubt::InDoubt;
 pub use pinned::Pinned;

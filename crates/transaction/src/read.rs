@@ -4,6 +4,7 @@ use crate::bugs::Bug;
 use crate::{AtPrimary, Cluster, Delivered, Pinned, Session, StandbyFailed};
 use history::Lsn;
 use scheduler::{CatalogMark, Question, Ran, Reason, Route, Verdict};
+use std::time::Duration;
 
 /// Place and result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,18 @@ pub enum Ended {
     ClientGone,
     /// The connection to the primary broke.
     PrimaryLost,
+}
+
+impl Ended {
+    /// Result of work at the primary that ended so instead.
+    pub(crate) fn at_primary(&self) -> AtPrimary {
+        match self {
+            Ended::PrimaryLost => AtPrimary::ConnectionLost,
+            Ended::Standby { .. } | Ended::Primary(_) | Ended::CutOff | Ended::ClientGone => {
+                AtPrimary::Answered
+            }
+        }
+    }
 }
 
 /// Runs one read outside a block. A standby runs it first; its answer is held until it is proven to be what
@@ -88,7 +101,7 @@ async fn route<C: Cluster>(cluster: &C, question: &Question, understood: Catalog
 /// Waits until the statement may be sent, no longer than the proof limit: at once for a standby, else until a
 /// logical replica shows what the statement must see. The error is the reason why it must run at the primary.
 pub(crate) async fn ready<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>) -> Result<(), Reason> {
-    verdict(cluster, || pinned.ready()).await
+    verdict(cluster, cluster.proof_timeout(), || pinned.ready()).await
 }
 
 /// Waits for the verdict on what ran under this ticket, no longer than the proof limit. The error is the reason why the
@@ -97,13 +110,18 @@ pub(crate) async fn proven<C: Cluster>(cluster: &C, pinned: &mut Pinned<C>, ran:
     if cluster.bugs().has(Bug::DeliverUnproven) {
         return Ok(());
     }
-    verdict(cluster, || pinned.judge(ran)).await?;
+    verdict(cluster, cluster.proof_timeout(), || pinned.judge(ran)).await?;
     // Last: the answer is here, and no other Consort let a writer pass before it was.
     if cluster.leads() { Ok(()) } else { Err(Reason::MayNotLead) }
 }
 
-async fn verdict<C: Cluster>(cluster: &C, mut ask: impl FnMut() -> Verdict) -> Result<(), Reason> {
-    let mut left = cluster.proof_timeout();
+/// Waits for a verdict, no longer than `limit`. The error is the reason against it.
+pub(crate) async fn verdict<C: Cluster>(
+    cluster: &C,
+    limit: Duration,
+    mut ask: impl FnMut() -> Verdict,
+) -> Result<(), Reason> {
+    let mut left = limit;
     loop {
         let waiting = match ask() {
             Verdict::Proven => return Ok(()),

@@ -112,6 +112,20 @@ pub trait Session {
     /// client as the statement's answer.
     async fn locks_granted(&mut self) -> Locks;
 
+    /// True if the session has room to [keep](Session::defer_locks) the current statement.
+    fn has_room_for_locks(&self) -> bool;
+
+    /// Keeps what the primary needs to take the locks of the current statement, until the block ends.
+    fn defer_locks(&mut self);
+
+    /// Has the primary take the locks of all kept statements, and waits for the answers. After a refusal the
+    /// client has an error as the answer to its current statement, and the block has failed.
+    async fn take_deferred_locks(&mut self) -> Locks;
+
+    /// Fails the block, with 40001 as the answer to the current statement: a relation that the block has read
+    /// was locked against readers meanwhile, or may have been.
+    async fn fail_unlocked_block(&mut self) -> AtPrimary;
+
     /// Begins `REPEATABLE READ READ ONLY` at the ticket's standby and takes its snapshot with
     /// `SELECT pg_last_wal_replay_lsn()`, if the ticket asks for a position; at a logical replica with any
     /// query. The transaction stays open.

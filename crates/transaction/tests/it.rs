@@ -173,6 +173,24 @@ impl Session for Client {
         Locks::Granted
     }
 
+    fn has_room_for_locks(&self) -> bool {
+        true
+    }
+
+    fn defer_locks(&mut self) {
+        self.log.push("defer locks");
+    }
+
+    async fn take_deferred_locks(&mut self) -> Locks {
+        self.log.push("take locks");
+        Locks::Granted
+    }
+
+    async fn fail_unlocked_block(&mut self) -> AtPrimary {
+        self.log.push("fail");
+        AtPrimary::Answered
+    }
+
     async fn open_snapshot(&mut self, _ticket: &Ticket) -> Result<Ran, StandbyFailed> {
         Err(StandbyFailed(Reason::NoConnection))
     }

@@ -132,7 +132,8 @@ impl CarriedStatement {
         let known = as_now.then(|| now.clone());
         let statement = Rc::new(Statement::new(text, types));
         let names = NamesAt::elsewhere();
-        let under = Under { settings, if_judged: None, known: known.clone(), names, name_changes: 0 };
+        let under =
+            Under { settings, if_judged: None, before: None, known: known.clone(), names, name_changes: 0 };
         Parsed {
             kept: Kept { statement, described, by_sql, under: known.clone() },
             looked_up: LookedUp::of(&under, 0),

@@ -208,13 +208,16 @@ fn demand_a_run(cluster: &Cluster, id: DatabaseId) -> Result<(), Error> {
 /// Takes in output of the slot. DDL is a barrier: knowledge from before it is void.
 fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     match decoded {
-        Decoded::Commit { commit, ddl, changes } => {
+        Decoded::Commit { commit, ddl, locked_out, changes } => {
             let (of, end, xid) = (commit.database, commit.end, commit.xid);
             let wrote = cluster.statements_travel().then(|| Arc::new(commit.wrote.clone()));
             let rows = changes.map(|changes| {
                 let bytes = changes.bytes() + COMMIT_BYTES;
                 Rows { part: Part::new(&commit, changes), ddl, bytes }
             });
+            if !locked_out.is_nothing() {
+                cluster.scheduler().lock_marks.mark(of, &locked_out);
+            }
             let decoded = if ddl {
                 cluster.understanding().forget(commit.database);
                 database.catalog_changed(Some(xid));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use crate::value::{Read, duration, one_of};
-use crate::{AuthType, Capture};
+use crate::{AuthType, Capture, OffloadInTransactions};
 
 pub(super) const UNREPLICABLE_DDL: &[(&str, UnreplicableDdl)] =
     &[("copy", UnreplicableDdl::Copy), ("refuse", UnreplicableDdl::Refuse)];
@@ -17,8 +17,18 @@ pub(super) const UNREPLICABLE_DDL: &[(&str, UnreplicableDdl)] =
 pub(super) const GRAINS: &[(&str, Grain)] =
     &[("row", Grain::Row), ("column", Grain::Column), ("table", Grain::Table)];
 
-/// Offload of reads in a block that may write, once their tables are locked at the primary.
-pub(super) const OFFLOADS: &[(&str, bool)] = &[("locked", true), ("off", false)];
+/// Offload of reads in a block that may write.
+const OFFLOADS: &[(&str, OffloadInTransactions)] = &[
+    ("off", OffloadInTransactions::Off),
+    ("locked", OffloadInTransactions::Locked),
+    ("on", OffloadInTransactions::On),
+];
+
+/// Reads `offload_in_transactions`, whose former name had a boolean.
+pub(super) fn offload(value: &DeValue<'_>) -> Read<OffloadInTransactions> {
+    let former = |locked| if locked { OffloadInTransactions::Locked } else { OffloadInTransactions::Off };
+    value.as_bool().map_or_else(|| one_of(value, OFFLOADS), |locked| Ok(former(locked)))
+}
 
 pub(super) const AUTH_TYPES: &[(&str, AuthType)] = &[
     ("scram-sha-256", AuthType::Scram),

@@ -3,6 +3,8 @@
 use crate::messages::{parse_named, run_named};
 use crate::session::{answer, query, until_it_leaves_behind};
 use crate::stage::{LIMIT, Open, Raw, SERVERS, apart, database, database_at, until};
+use cluster::Setup;
+use config::OffloadInTransactions;
 use scheduler::Writers;
 use std::time::{Duration, Instant};
 use testkit::Scratch;
@@ -11,6 +13,15 @@ use wire::{Asks, Target};
 /// A statement that takes long enough to be offloaded.
 const LONG: &str =
     "SELECT count(*) FROM items a, items b, items c WHERE c.id < 30 AND a.id + b.id + c.id < 0";
+
+fn locked(setup: &mut Setup) {
+    setup.offload_in_transactions = OffloadInTransactions::Locked;
+}
+
+/// A frontend that locks what a block reads elsewhere.
+fn serving(writers: Writers) -> Open {
+    Open::before(&SERVERS, writers, locked)
+}
 
 /// Begins blocks with these statements, until this read has left one. It stays open.
 fn until_it_leaves(open: &Open, raw: &mut Raw, first: &[&str], read: &str) -> Vec<String> {
@@ -33,7 +44,7 @@ fn what_a_block_has_read_elsewhere_nobody_empties() {
     SERVERS.query_in("locked_block", "CREATE VIEW seen AS SELECT id FROM items");
     let long = |table: &str| LONG.replace("items", table);
     for writers in [Writers::Anywhere, Writers::ThroughConsort] {
-        let open = Open::serving(writers);
+        let open = serving(writers);
         let mut raw = Raw::ready(&open, "locked_block");
         for (read, table) in [("items", "items"), ("seen", "items"), ("parts", "low"), ("parts", "high")] {
             assert_eq!(until_it_leaves(&open, &mut raw, &[], &long(read)), ["0"]);
@@ -62,7 +73,7 @@ fn what_a_block_has_read_elsewhere_nobody_empties() {
 #[test]
 fn what_a_block_gave_back_is_locked_anew() {
     database("given_back");
-    let open = Open::serving(Writers::ThroughConsort);
+    let open = serving(Writers::ThroughConsort);
     let mut raw = Raw::ready(&open, "given_back");
     until(|| {
         let before = open.reads_at_standbys();
@@ -79,7 +90,7 @@ fn what_a_block_gave_back_is_locked_anew() {
 #[test]
 fn what_a_named_statement_has_read_elsewhere_nobody_empties() {
     database("locked_named");
-    let open = Open::serving(Writers::ThroughConsort);
+    let open = serving(Writers::ThroughConsort);
     let mut raw = Raw::ready(&open, "locked_named");
     // A statement whose names may have changed before its database was followed stays until it is prepared again.
     let mut rounds = 0;
@@ -109,7 +120,7 @@ fn each_partition_is_locked_that_a_block_has_read() {
     ] {
         SERVERS.query_in("locked_parts", sql);
     }
-    let open = Open::serving(Writers::ThroughConsort);
+    let open = serving(Writers::ThroughConsort);
     let mut raw = Raw::ready(&open, "locked_parts");
     let read = |from: u32, to: u32| {
         let tables = ["a", "b", "c"];
@@ -134,7 +145,9 @@ fn each_partition_is_locked_that_a_block_has_read() {
 #[test]
 fn a_block_that_may_write_can_be_kept_at_the_primary() {
     database("whole_block");
-    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| setup.offload_in_transactions = false);
+    let open = Open::before(&SERVERS, Writers::Anywhere, |setup| {
+        setup.offload_in_transactions = OffloadInTransactions::Off
+    });
     let mut raw = Raw::ready(&open, "whole_block");
     crate::session::until_it_leaves(&open, &mut raw, LONG);
     let before = open.reads_at_standbys();
@@ -151,7 +164,7 @@ fn a_block_that_may_write_can_be_kept_at_the_primary() {
 #[test]
 fn a_read_waits_for_a_lock_as_at_one_server() {
     database("waiting_block");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "waiting_block");
     let mut other = Raw::ready(&open, "waiting_block");
     query(&mut raw, "SET lock_timeout = '100ms'");
@@ -179,8 +192,10 @@ fn a_read_waits_for_a_lock_as_at_one_server() {
 fn a_read_sees_what_was_emptied_while_it_waited() {
     let servers = Scratch::start(1);
     database_at(&servers, "emptied_block");
-    let open =
-        Open::before(&servers, Writers::Anywhere, |setup| setup.proof_timeout = Duration::from_secs(5));
+    let open = Open::before(&servers, Writers::Anywhere, |setup| {
+        locked(setup);
+        setup.proof_timeout = Duration::from_secs(5);
+    });
     let (mut raw, mut other) = (Raw::ready(&open, "emptied_block"), Raw::ready(&open, "emptied_block"));
     let read = "SELECT count(*) FROM items, LATERAL (SELECT count(*) FROM items a, items b, items c \
                 WHERE c.id < 30 AND a.id + b.id + c.id < 0) nothing";
@@ -208,7 +223,7 @@ fn a_read_sees_what_was_emptied_while_it_waited() {
 fn what_the_block_has_written_stays_with_it() {
     database("writing_block");
     SERVERS.query_in("writing_block", "CREATE TABLE others AS SELECT * FROM items");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "writing_block");
     let other = LONG.replace("items", "others");
     let own = "SELECT count(*) FROM items a, items b, items c WHERE c.id < 30 AND (c.name = 'mine' OR a.id + b.id + c.id < 0)";
@@ -243,7 +258,7 @@ fn what_the_block_has_written_stays_with_it() {
 #[test]
 fn an_error_elsewhere_fails_the_block() {
     database("failing_block");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "failing_block");
     let read =
         |n: u32| format!("SELECT sum(1 / (a.id - {n})) FROM items a, items b, items c WHERE c.id < 30");
@@ -285,7 +300,7 @@ fn no_right_is_needed_that_the_statement_does_not_need() {
     SERVERS.query_in("rights_block", "CREATE TABLE hidden AS SELECT * FROM items");
     SERVERS.query_in("rights_block", "CREATE VIEW shown AS SELECT id FROM hidden");
     SERVERS.query_in("rights_block", "GRANT SELECT ON shown TO column_reader");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready_as(&open, "column_reader", "rights_block");
     for read in [LONG.to_owned(), LONG.replace("items", "shown")] {
         assert_eq!(until_it_leaves(&open, &mut raw, &[], &read), ["0"]);
@@ -300,7 +315,7 @@ fn no_right_is_needed_that_the_statement_does_not_need() {
 #[test]
 fn an_error_at_bind_leaves_nothing_behind_at_the_primary() {
     database("bound_block");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "bound_block");
     // The planner computes the quotient, before anything runs.
     let read = |n: u32| {
@@ -324,7 +339,7 @@ fn an_error_at_bind_leaves_nothing_behind_at_the_primary() {
 #[test]
 fn rows_that_are_fetched_in_parts_come_from_one_portal() {
     database("parts_block");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "parts_block");
     let read = "SELECT i.id FROM items i WHERE i.id <= 4 AND (SELECT count(*) FROM items a, items b, items c \
                 WHERE c.id < 30 AND a.id + b.id + c.id < 0) = 0 ORDER BY i.id";
@@ -351,7 +366,7 @@ fn rows_that_are_fetched_in_parts_come_from_one_portal() {
 #[test]
 fn a_result_that_breaks_off_in_a_block_ends_the_session() {
     database("broken_block");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     // Behind this row each next one takes long.
     let read = |n: u32| {
         format!(
@@ -389,7 +404,7 @@ fn a_result_that_breaks_off_in_a_block_ends_the_session() {
 #[test]
 fn a_cancel_request_finds_a_read_that_left_a_block() {
     database("cancelled_block");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let (mut raw, key) = Raw::ready_with_key(&open, "cancelled_block");
     let read = |n: u32| {
         format!(
@@ -414,7 +429,7 @@ fn a_cancel_request_finds_a_read_that_left_a_block() {
 fn a_bind_that_fails_leaves_the_statement_that_was_parsed_before_it() {
     let servers = apart();
     database_at(&servers, "kept_block");
-    let open = Open::before(&servers, Writers::Anywhere, |_| {});
+    let open = Open::before(&servers, Writers::Anywhere, locked);
     let mut raw = Raw::ready(&open, "kept_block");
     let read = format!("{LONG} AND i.id > $1::int").replace("items a,", "items i, items a,");
     let parse = |out: &mut Vec<u8>| {
@@ -466,7 +481,7 @@ fn a_bind_that_fails_leaves_the_statement_that_was_parsed_before_it() {
 #[test]
 fn a_read_that_leaves_takes_the_unnamed_portal_away() {
     database("portal_block");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "portal_block");
     until_it_leaves(&open, &mut raw, &[], LONG);
     query(&mut raw, "COMMIT");
@@ -508,7 +523,7 @@ fn takes_the_portal_away(open: &Open, raw: &mut Raw, asked_before: bool) -> bool
 fn a_read_that_leaves_lets_go_of_what_the_unnamed_portal_read() {
     database("pinned_block");
     SERVERS.query_in("pinned_block", "CREATE TABLE others AS SELECT * FROM items");
-    let open = Open::serving(Writers::Anywhere);
+    let open = serving(Writers::Anywhere);
     let mut raw = Raw::ready(&open, "pinned_block");
     until_it_leaves(&open, &mut raw, &[], LONG);
     query(&mut raw, "COMMIT");

@@ -4,6 +4,7 @@
 
 mod begun;
 mod copies;
+mod deferred_locks;
 mod door;
 mod far;
 mod grain;

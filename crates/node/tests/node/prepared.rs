@@ -3,9 +3,10 @@
 use crate::messages::{parse_named, run_named};
 use crate::pooled::{shared, sharing};
 use crate::session::{answer, query, until_it_leaves};
-use crate::stage::{Open, Raw, SERVERS, database, database_at, until};
+use crate::stage::{LIMIT, Open, Raw, SERVERS, database, database_at, until};
 use config::pooling::Pools;
 use scheduler::Writers;
+use std::time::Instant;
 use testkit::Scratch;
 use wire::{Asks, Target};
 
@@ -389,4 +390,34 @@ fn what_nobody_saw_prepared_keeps_its_session_where_it_is() {
     until(|| ties(&open) == ["session_prepared_statement"]);
     three.in_between();
     assert_eq!(three.query("EXECUTE q"), ["unseen"]);
+}
+
+/// A driver prepares a statement once, with its first execution: before Consort has analysed the text. Also
+/// at once after a restart of Consort.
+#[test]
+fn named_before_analysis_leaves() {
+    let servers = Scratch::start(1);
+    database_at(&servers, "named_early");
+    let read = "SELECT name FROM items WHERE id = 7";
+    for round in 0..2 {
+        let open = Open::before(&servers, Writers::Anywhere, |setup| setup.pools = Pools::of_all(shared(1)));
+        let mut raw = Raw::ready(&open, "named_early");
+        if round == 0 {
+            until_it_leaves(&open, &mut raw, "SELECT count(*) FROM items");
+        }
+        raw.ask(|out| {
+            out.parse(b"early", read.as_bytes(), &[]);
+            out.bind(b"", b"early", &[0; 6]);
+            out.describe(Target::Portal, b"");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).0, ["item 7"], "{round}");
+        let limit = Instant::now() + LIMIT / 6;
+        let before = open.reads_at_standbys();
+        while open.reads_at_standbys() == before {
+            assert_eq!(run_named(&mut raw, b"early"), ["item 7"]);
+            assert!(Instant::now() < limit, "{}", open.why_at_primary());
+        }
+    }
 }

@@ -25,6 +25,7 @@
 
 mod changes;
 mod layout;
+mod lock_commands;
 pub mod message;
 mod relay;
 
@@ -42,7 +43,7 @@ use bytes::Bytes;
 use changes::Kept;
 use history::{Access, Commit, DatabaseId, Epoch, Footprint, Lsn, RelationId, Snapshot, Xid};
 use layout::Layout;
-use message::{Message, Relation, Rows};
+use message::{Message, Relation, Rows, Value};
 use pgwire_replication::client::QueryRow;
 use pgwire_replication::{PgWireError, ReplicationClient, ReplicationConfig, ReplicationEvent};
 use relay::Relay;
@@ -77,6 +78,9 @@ pub enum Decoded {
         commit: Commit,
         /// True if the commit ran DDL, so it wrote [`Footprint::Everything`].
         ddl: bool,
+        /// Relations that the transaction may have locked against readers: truncated ones, or everything after
+        /// DDL that takes such locks.
+        locked_out: Footprint,
         /// Rows of the commit, if [`Decoder::keep_rows`] asked for them before it began to come out.
         changes: Option<Changes>,
     },
@@ -129,6 +133,8 @@ struct Transaction {
     /// Tables that count as written wholly: their further rows need not be read.
     whole: Vec<u32>,
     ddl: bool,
+    /// Relations that it may have locked against readers.
+    locked_out: Footprint,
     /// True if the catalog describes this position of the WAL.
     precise: bool,
     kept: Option<Kept>,
@@ -331,11 +337,14 @@ impl Decoder {
         let precise = self.catalog.as_ref().is_some_and(|catalog| start >= catalog.insert_lsn);
         let wrote = Footprint::NOTHING;
         let kept = self.keeps_rows.then(Kept::default);
-        self.open = Some(Transaction { xid, start, wrote, whole: Vec::new(), ddl: false, precise, kept });
+        let locked_out = Footprint::NOTHING;
+        self.open =
+            Some(Transaction { xid, start, wrote, whole: Vec::new(), ddl: false, locked_out, precise, kept });
     }
 
     fn commit(&mut self, start: Lsn, end: Lsn) -> Result<Decoded, Error> {
-        let Some(Transaction { xid, wrote, ddl, start: begun, kept, .. }) = self.open.take() else {
+        let Some(Transaction { xid, wrote, ddl, locked_out, start: begun, kept, .. }) = self.open.take()
+        else {
             return Err(malformed());
         };
         if start != begun || start >= end {
@@ -349,6 +358,7 @@ impl Decoder {
         Ok(Decoded::Commit {
             commit: Commit { database: self.database, xid, start, end, wrote },
             ddl,
+            locked_out,
             changes: kept.map(Kept::finish),
         })
     }
@@ -397,6 +407,7 @@ impl Decoder {
         match message::read(data, rows)? {
             Message::Relation(relation) => self.relation(relation),
             Message::Insert { relation } => {
+                self.command(relation, data, &rows.new);
                 self.row(relation, |layout| layout.existence(data, &rows.new))?;
             }
             Message::Update { relation, old } => {
@@ -409,6 +420,7 @@ impl Decoder {
                 let open = self.open.as_mut()?;
                 for table in tables.ids() {
                     open.wrote.add(RelationId::new(table), Access::WHOLE);
+                    open.locked_out.add(RelationId::new(table), Access::WHOLE);
                     if !open.whole.contains(&table) {
                         open.whole.push(table);
                     }
@@ -423,6 +435,19 @@ impl Decoder {
         let layout = self.catalog.as_ref().and_then(|catalog| Layout::fit(&relation, &catalog.catalog));
         let log = relation.schema == SCHEMA && relation.name == LOG_TABLE;
         self.relations.insert(relation.id, Known { relation: Arc::new(relation), log, layout });
+    }
+
+    /// Reads the tag of a command, if this is a row of Consort's log.
+    fn command(&mut self, relation: u32, data: &[u8], row: &[Value]) {
+        let is_log = self.relations.get(&relation).is_some_and(|known| known.log);
+        let Some(open) = self.open.as_mut().filter(|_| is_log) else { return };
+        let tag = match row.first() {
+            Some(Value::Text(range)) => data.get(range.clone()).and_then(|tag| std::str::from_utf8(tag).ok()),
+            _ => None,
+        };
+        if tag.is_none_or(lock_commands::locks_readers_out) {
+            open.locked_out = Footprint::Everything;
+        }
     }
 
     /// Adds one changed row. `None` if the server never described its table.

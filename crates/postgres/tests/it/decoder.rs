@@ -50,7 +50,7 @@ impl Served {
     /// Footprint of the next commit, and true if it was DDL.
     async fn commit(&mut self) -> (Footprint, bool) {
         loop {
-            if let Decoded::Commit { commit, ddl, changes } = self.next().await {
+            if let Decoded::Commit { commit, ddl, changes, .. } = self.next().await {
                 assert!(changes.is_none(), "nobody asked for rows");
                 assert!(commit.start < commit.end && commit.database == self.database);
                 return (commit.wrote, ddl);

@@ -290,7 +290,12 @@ impl Standing<'_> {
             }
             back::ERROR => {
                 self.seen.row = None;
-                self.seen.error = Some(frame.bytes().to_vec());
+                // Of several statements to be bound, the first one has failed the block.
+                let is_later =
+                    matches!(self.expects.front(), Some(Expect::Bound)) && self.seen.error.is_some();
+                if !is_later {
+                    self.seen.error = Some(frame.bytes().to_vec());
+                }
                 *self.unclosed = true;
             }
             back::READY_FOR_QUERY => {

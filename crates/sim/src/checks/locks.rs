@@ -1,6 +1,9 @@
 //! Locks: a block that has read a table holds it against TRUNCATE, LOCK and DDL of others until it ends, at
 //! any node of the read. And a read inside a block does not pass a table that another session has locked.
 //!
+//! A block that defers its locks holds them until its last statement: no other session may have had the table
+//! between two of its statements.
+//!
 //! Two things are left out, because there only the waiting differs, never a result: a read outside a block may pass a
 //! lock by a proof of its position, and a transaction with one snapshot at a standby takes no locks at the primary.
 
@@ -22,7 +25,7 @@ pub fn check(world: &World, record: &Record, closed: bool) -> Vec<Violation> {
                     && lock.table == *table
                     && lock.pid != block.pid
                     && lock.from > *since
-                    && block.ending.is_some_and(|ending| lock.from < ending)
+                    && outlasts(block, lock)
             });
             if let Some(lock) = passed {
                 found.push(violation(format!(
@@ -39,6 +42,16 @@ pub fn check(world: &World, record: &Record, closed: bool) -> Vec<Violation> {
         found.extend(passing.map(|(read, lock)| violation(format!("passed {lock:?}: {read:?}"))));
     }
     found
+}
+
+/// True if the block goes on after the lock's begin. If the block defers its locks: after the lock's end, with
+/// a statement that succeeds.
+fn outlasts(block: &Block, lock: &HeldLock) -> bool {
+    match lock.until {
+        _ if !block.defers => block.ending.is_some_and(|ending| lock.from < ending),
+        Some(until) => block.statements.iter().any(|arrived| *arrived > until),
+        None => false,
+    }
 }
 
 /// True if another session held the lock for as long as the read took.

@@ -326,6 +326,7 @@ impl Primary {
                 }
                 reply
             }
+            Request::Fail => Reply::Failed,
             _ => Reply::Done,
         };
         transaction.failed |= reply == Reply::Failed;

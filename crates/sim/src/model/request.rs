@@ -91,6 +91,8 @@ pub enum Request {
     },
     /// A read that is parsed and bound and no more: it takes ACCESS SHARE locks.
     LockShared(Vec<Table>),
+    /// A command that fails, in a block.
+    Fail,
     /// A function that calls `set_config`.
     Tenant(usize),
 }

@@ -64,7 +64,7 @@ const ISOLATION_AND_THE_STATE_OF_THE_SESSION: Line = Line {
             &[
                 Leaves(READ),
                 Runs("BEGIN"),
-                Runs("SELECT 1 / 0"),
+                Runs("SELECT 1 / (count(now()) - 1)"),
                 Stays("block_failed", READ),
                 Runs("ROLLBACK"),
                 Leaves(READ),
