@@ -268,18 +268,11 @@ impl Session {
             return Err(Ended::NoBlocks);
         }
         self.current.fresh = stays_fresh && todo.leaves_block_fresh();
-        if self.ends_failed(request, &todo) || self.owes_begin(request, &todo).await? {
+        if is_answered_here(self, request, &todo).await? {
             return self.line.send().await;
         }
         if !self.may_leave_whole(&todo) {
             self.pay_begin().await?;
-        }
-        if needs_open_block(&todo) && !opens_block(self).await {
-            if let Some(ended) = self.ended.take() {
-                return Err(ended);
-            }
-            self.settle().await;
-            return self.line.send().await;
         }
         self.come_home_for(request, &todo).await?;
         let made = created_tables::made(&todo);
@@ -688,4 +681,20 @@ fn needs_open_block(todo: &Todo) -> bool {
         }
         Todo::Quiet | Todo::One(Plan::Stays(_) | Plan::Writes(_)) | Todo::Several(_) => true,
     }
+}
+
+/// True if Consort has answered the request: a BEGIN that it defers, the end of a failed block with such a
+/// BEGIN, or a statement whose block could not be opened at the primary.
+async fn is_answered_here(session: &mut Session, request: Request, todo: &Todo) -> Result<bool, Ended> {
+    if session.ends_failed(request, todo) || session.owes_begin(request, todo).await? {
+        return Ok(true);
+    }
+    if !needs_open_block(todo) || opens_block(session).await {
+        return Ok(false);
+    }
+    if let Some(ended) = session.ended.take() {
+        return Err(ended);
+    }
+    session.settle().await;
+    Ok(true)
 }
