@@ -16,7 +16,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stores::{EmbeddedOptions, EmbeddedStore, Store};
+use stores::{
+    CassandraOptions, CassandraStore, EmbeddedOptions, EmbeddedStore, RedisOptions, RedisStore, Store, StoreError,
+};
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
@@ -40,7 +42,7 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
         None => None,
     };
     private_folder(folder)?;
-    let store = store(&config.peers.store).map_err(StartError::new)?;
+    let store = store(&config.peers.store).await.map_err(StartError::new)?;
     let database =
         Database::open(store, folder, cells::Options::default()).await.map_err(|error| failed(&error))?;
     let server = Server::new(database.clone(), options);
@@ -100,13 +102,19 @@ fn private_folder(folder: &Path) -> Result<(), StartError> {
 }
 
 /// Opens the store that the configuration names.
-fn store(place: &StorePlace) -> Result<Arc<dyn Store>, String> {
-    if let Some(folder) = &place.embedded {
+async fn store(place: &StorePlace) -> Result<Arc<dyn Store>, String> {
+    let opened: Result<Arc<dyn Store>, StoreError> = if let Some(folder) = &place.embedded {
         private_folder(folder).map_err(|error| error.to_string())?;
         let store = EmbeddedStore::open(&folder.join(STORE_FILE), EmbeddedOptions::default());
-        return Ok(Arc::new(store.map_err(|error| format!("{error}; {}", error.hint()))?));
-    }
-    Err("this build has no driver for the store in [store]: take embedded = \"DIR\"".to_owned())
+        store.map(|store| Arc::new(store) as Arc<dyn Store>)
+    } else if let Some(address) = place.redis.first() {
+        let store = RedisStore::open(&RedisOptions::at(format!("redis://{address}"))).await;
+        store.map(|store| Arc::new(store) as Arc<dyn Store>)
+    } else {
+        let store = CassandraStore::open(&CassandraOptions::at(&place.cassandra)).await;
+        store.map(|store| Arc::new(store) as Arc<dyn Store>)
+    };
+    opened.map_err(|error| format!("{error}; {}", error.hint()))
 }
 
 fn options(config: &Config) -> Result<Options, String> {

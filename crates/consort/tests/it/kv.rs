@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use testkit::UpFolder;
 use testkit::redis::{Client, Server};
 
-use crate::fixture::{consort, eventually, free_port, run, temporary, up_folder};
+use crate::fixture::{consort, eventually, free_port, run, serve, temporary, up_folder};
 use crate::tier::signal_holder;
 
 /// Accounts of the bank.
@@ -250,6 +250,37 @@ fn a_store_that_is_not_named_well_is_refused_with_a_hint() {
         fs::write(&file, format!("{head}{store}")).unwrap();
         let refused = consort(&["serve", "--config", &file.display().to_string()]).failed(1);
         assert!(refused.contains(hint), "{store}: {refused}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// `serve` over a server of Redis: a killed process and then a killed server lose nothing that was acknowledged.
+#[test]
+fn serve_keeps_its_data_in_a_redis_server() {
+    let folder = temporary("kv-redis");
+    fs::create_dir_all(&folder).unwrap();
+    let mut theirs = testkit::RedisServer::start();
+    let (file, port) = (folder.join("consort.toml"), free_port());
+    let (design, redis) = (design(), theirs.address());
+    let settings = format!(
+        "design = \"{design}\"\nlisten = [\"127.0.0.1:{port}\"]\nauth_type = \"trust\"\nledger_dir = \"ledger\"\n\
+         [store]\nredis = [\"{redis}\"]\n"
+    );
+    fs::write(&file, settings).unwrap();
+    for (before, after) in [(None, "one"), (Some("one"), "two"), (Some("two"), "three")] {
+        let mut process = serve(&file).spawn().unwrap();
+        eventually("a server that accepts", || Client::connect(port).is_ok());
+        let mut client = Client::connect(port).unwrap();
+        if let Some(before) = before {
+            assert_eq!(client.text("GET k").unwrap(), before);
+        }
+        assert_eq!(client.text(&format!("SET k {after}")).unwrap(), "OK");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        if before.is_some() {
+            theirs.kill();
+            theirs.restart();
+        }
     }
     fs::remove_dir_all(folder).unwrap();
 }
