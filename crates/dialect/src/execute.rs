@@ -120,7 +120,7 @@ impl Plan {
                 let oid = if *verb == "INSERT" { "0 " } else { "" };
                 Ok(Done { tag: format!("{verb} {oid}{changes}") })
             }
-            Action::Script { steps, tag, names, restarts } => {
+            Action::Script { steps, tag, names, restarts, .. } => {
                 for step in steps {
                     conn.execute_batch(step).map_err(|error| problem(context, error, Some(names)))?;
                 }

@@ -11,6 +11,7 @@ mod copy;
 mod data_types;
 mod datetime;
 mod ddl;
+mod dump;
 mod execute;
 mod functions;
 mod install;
@@ -33,6 +34,7 @@ pub use catalog::{
 pub use context::{Context, Draw, Draws};
 pub use copy::{CopyLines, CopyPlan};
 pub use data_types::{Element, Type, TypeWithModifier};
+pub use dump::{Dump, value_text};
 pub use execute::{Done, Parameter};
 pub use install::install;
 pub use numeric::MAX_DIGITS;

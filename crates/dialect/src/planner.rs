@@ -52,8 +52,8 @@ pub fn plan(
             let script = ddl::script(tree, &mut translator)?;
             let names = Arc::new(script.names);
             let is_ddl = matches!(statement.class, Class::Ddl);
-            let restarts = script.restarts;
-            let action = Action::Script { steps: script.steps, tag: script.tag, names, restarts };
+            let (restarts, computes) = (script.restarts, script.computes);
+            let action = Action::Script { steps: script.steps, tag: script.tag, names, restarts, computes };
             (Vec::new(), action, if is_ddl { Effect::Ddl } else { Effect::Write })
         }
     };

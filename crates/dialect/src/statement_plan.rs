@@ -55,6 +55,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The table whose rows a definition gives values of an expression, which may have others at another time or place.
+    pub fn computed_table(&self) -> Option<&str> {
+        match &self.action {
+            Action::Script { names, computes: true, .. } => {
+                names.tables.first().map(|table| table.name.as_str())
+            }
+            _ => None,
+        }
+    }
+
     /// Sequences that it restarts, by OID.
     pub fn restarted(&self, conn: &Connection) -> rusqlite::Result<Vec<u32>> {
         let Action::Script { restarts, .. } = &self.action else { return Ok(Vec::new()) };
@@ -76,7 +86,14 @@ pub(crate) enum Action {
     /// INSERT, UPDATE or DELETE of a table.
     Change { verb: &'static str, sql: String, names: Arc<Names>, keys: Vec<Conflict> },
     /// Statements without result.
-    Script { steps: Vec<String>, tag: String, names: Arc<Names>, restarts: Vec<u32> },
+    Script {
+        steps: Vec<String>,
+        tag: String,
+        names: Arc<Names>,
+        restarts: Vec<u32>,
+        /// Rows get values that were computed from an expression.
+        computes: bool,
+    },
 }
 
 /// Names of constraints for errors: the table that is written, and foreign keys on both sides of it.

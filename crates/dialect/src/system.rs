@@ -9,7 +9,10 @@ use rusqlite::types::Value;
 use crate::catalog::{Catalog, Constraint, Index, Rule, Sequence, Table, TableColumn};
 use crate::data_types::Type;
 
-pub(crate) use definitions::{constraint_definitions, index_definitions, object_names, oid_of};
+pub(crate) use definitions::{
+    constraint_definitions, index_definition, index_definitions, object_names, oid_of,
+    rule as constraint_definition,
+};
 pub(crate) use psql::fixed;
 
 /// OID of schema `public`.

@@ -8,6 +8,7 @@
 //!
 //! `front` runs inside of Consort's process; each node is a process of its own. `message` is what they say to each other.
 
+pub mod changes;
 pub mod front;
 pub mod message;
 pub mod node;

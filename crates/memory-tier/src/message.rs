@@ -125,6 +125,8 @@ pub enum Request {
     Run(Run),
     /// A transaction of one statement. Answer: as of `Run`; `Done` says the version of its commit.
     Once(Begin, Run),
+    /// The definitions that the transaction sees. Answer: `Definitions` or `Failed`.
+    Definitions,
     /// Ends the transaction. Answer: `Committed` or `Failed`.
     Commit,
     /// Ends the transaction and drops its changes. Answer: `Committed` with the version that it has read.
@@ -183,6 +185,13 @@ pub enum Reply {
         parameters: Vec<u32>,
         /// Result columns, if it returns rows.
         columns: Option<Vec<Column>>,
+    },
+    /// Definitions as PostgreSQL's SQL, in their order.
+    Definitions {
+        /// Definitions to run before rows come.
+        before_rows: Vec<String>,
+        /// Definitions to run when all rows are there.
+        after_rows: Vec<String>,
     },
     /// The transaction has begun at this version.
     Begun {
@@ -278,6 +287,8 @@ pub enum Part {
     Master {
         /// Names of the subscribers that must receive a write set.
         members: Vec<String>,
+        /// Whether the query log gets the changed rows along with the write sets.
+        rows: bool,
     },
     /// Reads run here; write sets come from the master.
     Slave {
@@ -341,6 +352,8 @@ pub enum Ship {
         decided: Version,
         /// The write set's bytes.
         bytes: Vec<u8>,
+        /// For the log: the changed rows and definitions, encoded [`crate::changes::Change`]s; empty: they are not noted.
+        changes: Vec<u8>,
     },
     /// The newest version that every member has received.
     Decided(Version),

@@ -6,6 +6,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::Error;
+use crate::row_changes::{RowChanges, Tables};
 use crate::session::Session;
 use crate::store::Store;
 use crate::vfs::Vfs;
@@ -134,6 +135,8 @@ impl Drop for Reader {
 /// Outside of a transaction, statements that read pages fail. When another node has become the master, the writer must be
 /// dropped: it cannot tell another writer's versions from its own.
 pub struct Writer {
+    /// Dropped before the connection.
+    rows: Option<RowChanges>,
     attached: Attached,
 }
 
@@ -144,12 +147,30 @@ impl Writer {
     /// # Errors
     /// [`Error::Sqlite`] when SQLite has no memory.
     pub fn open(store: &Store) -> Result<Writer, Error> {
-        Ok(Writer { attached: Attached::open(store)? })
+        Ok(Writer { rows: None, attached: Attached::open(store)? })
     }
 
     /// The connection, to run statements and to register functions.
     pub fn connection(&self) -> &Connection {
         &self.attached.connection
+    }
+
+    /// Notes the rows that transactions change from now on.
+    pub fn watch_rows(&mut self) {
+        self.rows = Some(RowChanges::watch(&self.attached.connection));
+    }
+
+    /// Rows that were changed since the transaction began or the last call. `None`: rows are not noted, or a value before a
+    /// change could not be read.
+    pub fn take_rows(&self) -> Option<Tables> {
+        self.rows.as_ref().and_then(RowChanges::take)
+    }
+
+    /// Goes on from these rows: a savepoint has taken back all that was changed since they were taken.
+    pub fn put_rows_back(&self, tables: Tables) {
+        if let Some(rows) = &self.rows {
+            rows.put_back(tables);
+        }
     }
 
     /// The newest version that this writer has made, or has found in the store when its last transaction began.
@@ -165,7 +186,9 @@ impl Writer {
     pub fn begin(&mut self) -> Result<(), Error> {
         self.rollback();
         self.attached.vfs.session().show_newest();
-        self.attached.begin()
+        self.attached.begin()?;
+        drop(self.take_rows());
+        Ok(())
     }
 
     /// Commits, as the next version. `None`: no byte of a page has changed, and no version was made.

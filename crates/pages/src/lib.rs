@@ -75,6 +75,8 @@ mod error;
 #[cfg(test)]
 mod model;
 mod page;
+#[expect(unsafe_code, reason = "SQLite tells changed rows through pointers")]
+mod row_changes;
 mod session;
 mod slot;
 mod snapshots;
@@ -89,6 +91,7 @@ pub use bugs::{Bug, Bugs};
 pub use database::{Reader, Writer};
 pub use error::{Error, Gap};
 pub use page::{PAGE_SIZE, Page};
+pub use row_changes::{Rows, Tables};
 pub use store::{CONFLICT_WAIT, Images, Store};
 pub use versions::{Options, PageImage, Policy};
 pub use view::View;

@@ -1,4 +1,4 @@
-//! SQLite's virtual file system over a [`Session`]: the only unsafe code of the workspace. Each callback turns pointers
+//! SQLite's virtual file system over a [`Session`]: with `row_changes`, the only unsafe code of the workspace. Each callback turns pointers
 //! into references and calls a safe function of the session.
 //!
 //! A connection has a file system of its own, so that the file system's name says which session a file belongs to. The

@@ -46,11 +46,19 @@ pub fn hosts(tree: &Tree) -> Vec<Broken> {
                 }));
             }
         }
-        if path.ends_with(".cargo/config.toml") || path.ends_with(".cargo/config") {
+        let is_cargos = path.ends_with(".cargo/config.toml") || path.ends_with(".cargo/config");
+        if is_cargos && !(path == ".cargo/config.toml" && has_flags_of_sqlite_alone(text)) {
             broken.push(Broken::new(path, 0, "settings of one machine's cargo stay on that machine"));
         }
     }
     broken
+}
+
+/// The one setting of cargo that every machine needs: how SQLite is compiled.
+fn has_flags_of_sqlite_alone(text: &str) -> bool {
+    let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    text.contains("LIBSQLITE3_FLAGS")
+        && lines.all(|line| line == "[env]" || line.starts_with("LIBSQLITE3_FLAGS = \""))
 }
 
 /// No path of one machine stands in a file.

@@ -58,6 +58,7 @@ pub(super) fn table(statement: &AlterTableStmt, translator: &mut Translator<'_>)
     change.draft.finish(translator)?;
     let Change { draft, mut extent, sources, checks } = change;
     script.steps.extend(checks);
+    script.computes = !sources.is_empty();
     script.next_oid = draft.next_oid;
     let new = draft.table;
     if new.constraints.len() != old.constraints.len() {

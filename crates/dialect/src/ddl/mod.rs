@@ -21,6 +21,7 @@ pub(crate) struct Script {
     pub(crate) tag: String,
     pub(crate) names: Names,
     pub(crate) restarts: Vec<u32>,
+    pub(crate) computes: bool,
     next_oid: u32,
 }
 

@@ -22,7 +22,7 @@ fn key(key: &IndexKey) -> String {
 }
 
 /// `pg_get_indexdef`; the table's schema is shown unless the output is pretty.
-pub(super) fn index_definition(table: &Table, index: &Index, has_schema: bool) -> String {
+pub(crate) fn index_definition(table: &Table, index: &Index, has_schema: bool) -> String {
     let keys: Vec<String> = index.keys.iter().map(key).collect();
     format!(
         "CREATE {}INDEX {} ON {}{} USING btree ({})",
@@ -62,7 +62,8 @@ pub(crate) fn constraint_definitions(catalog: &Catalog) -> Vec<(u32, String)> {
     found
 }
 
-fn rule(catalog: &Catalog, table: &Table, rule: &Rule) -> String {
+/// `pg_get_constraintdef` of a check or a foreign key.
+pub(crate) fn rule(catalog: &Catalog, table: &Table, rule: &Rule) -> String {
     match rule {
         Rule::Check(text) => format!("CHECK ({text})"),
         Rule::Foreign { columns, parent, parent_columns, actions } => {

@@ -68,6 +68,20 @@ pub(super) fn write(
     }
 }
 
+/// A checkpoint of an empty database at a version. It does not count before [`counts`].
+///
+/// # Errors
+/// The disk.
+pub(super) fn write_empty(folder: &Path, at: Version) -> io::Result<()> {
+    let (disk, new) = (Disk::new(), place(folder).with_extension("new"));
+    if new.exists() {
+        disk.remove(WRITE, &new)?;
+    }
+    let file = disk.create(WRITE, &new)?;
+    file.write_at(WRITE, &message::frame(&Ship::Whole(at)), 0)?;
+    file.sync(WRITE)
+}
+
 /// The new file takes the place of the one before.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! The query log: every write set, durable in the ledger before its commit is acknowledged. It is what survives the loss of all memory.
 
+use super::change_log::Needs;
 use crate::message::{self, HEADER, Hello, Purpose, Received, Ship, Version};
 use disk::{Disk, Point};
 use eager_flow::{Bugs, Epoch, Epochs};
@@ -15,6 +16,10 @@ use tokio::net::TcpStream;
 
 /// First byte of a record: what comes after is an encoded write set.
 const WRITE_SET: u8 = 1;
+/// First byte of a record: the length of the write set in four bytes, the write set, encoded changes.
+const WITH_CHANGES: u8 = 2;
+/// First byte of a record: versions begin above it. Nothing comes after.
+pub(super) const BASE: u8 = 3;
 /// Bytes of write sets in one frame.
 const FRAME_BYTES: usize = 16 << 20;
 /// The file of epochs is written.
@@ -27,11 +32,13 @@ type Portion = Result<Vec<Vec<u8>>, String>;
 
 /// The query log and the epochs, in one folder.
 pub struct Log {
-    ledger: Ledger,
-    disk: Disk,
+    pub(super) ledger: Ledger,
+    pub(super) disk: Disk,
     folder: PathBuf,
     epochs: RefCell<Epochs>,
     appended: Cell<u64>,
+    /// Needs of databases behind the tier.
+    pub(super) needs: Needs,
 }
 
 impl Log {
@@ -57,6 +64,7 @@ impl Log {
             folder: folder.to_owned(),
             epochs: RefCell::new(Epochs::new(epochs, Bugs::default())),
             appended: Cell::new(0),
+            needs: Needs::default(),
         })
     }
 
@@ -128,7 +136,7 @@ impl Log {
 
     /// Forgets write sets up to this version, which a checkpoint has.
     pub fn forget(&self, until: Version) {
-        drop(self.ledger.forget_below(Place::new(until + 1)));
+        drop(self.ledger.forget_below(Place::new(self.needs.until(until) + 1)));
     }
 
     /// Write sets above a version, in portions that fit into a frame. `None`: the log does not go back so far.
@@ -144,12 +152,12 @@ impl Log {
             let (mut sets, mut bytes) = (Vec::new(), 0);
             while bytes < FRAME_BYTES {
                 match records.next() {
-                    Some(Ok(record)) => match record.bytes.split_first() {
-                        Some((&WRITE_SET, set)) => {
+                    Some(Ok(record)) => match parts(&record.bytes) {
+                        Some((set, _)) => {
                             bytes += set.len();
                             sets.push(set.to_vec());
                         }
-                        _ => return Some(Err(format!("record {} is no write set", record.version.get()))),
+                        None => return Some(Err(format!("record {} is no write set", record.version.get()))),
                     },
                     Some(Err(error)) => return Some(Err(error.to_string())),
                     None => break,
@@ -175,10 +183,8 @@ impl Log {
         output.write_all(&message::frame(&Received(newest.get()))).await?;
         loop {
             match read(&mut input).await? {
-                Ship::Set { version, bytes, decided: _ } => {
-                    let mut record = Vec::with_capacity(bytes.len() + 1);
-                    record.push(WRITE_SET);
-                    record.extend_from_slice(&bytes);
+                Ship::Set { version, bytes, changes, decided: _ } => {
+                    let record = record(&bytes, &changes);
                     newest = Place::new(version);
                     self.appended.set(self.appended.get() + record.len() as u64);
                     drop(self.ledger.append(newest, &record));
@@ -194,6 +200,32 @@ impl Log {
                 output.write_all(&message::frame(&Received(newest.get()))).await?;
             }
         }
+    }
+}
+
+/// A record of a commit.
+fn record(set: &[u8], changes: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(set.len() + changes.len() + 5);
+    if changes.is_empty() {
+        record.push(WRITE_SET);
+    } else {
+        record.push(WITH_CHANGES);
+        record.extend_from_slice(&u32::try_from(set.len()).expect("a frame's part").to_be_bytes());
+    }
+    record.extend_from_slice(set);
+    record.extend_from_slice(changes);
+    record
+}
+
+/// Write set and encoded changes of a record, if it is one of a commit.
+pub(super) fn parts(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    match record.split_first()? {
+        (&WRITE_SET, set) => Some((set, &[])),
+        (&WITH_CHANGES, rest) => {
+            let (length, rest) = rest.split_first_chunk()?;
+            rest.split_at_checked(u32::from_be_bytes(*length) as usize)
+        }
+        _ => None,
     }
 }
 

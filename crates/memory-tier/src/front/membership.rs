@@ -303,7 +303,7 @@ impl Membership {
         let begin = Order::Become { known, epoch: number, decided: kept, part: Part::Idle };
         let state = self.state_after(master, &begin).await?;
         self.bring(master, number, state.received).await?;
-        let part = Part::Master { members: self.names(&[]) };
+        let part = Part::Master { members: self.names(&[]), rows: self.log.notes_changes() };
         let lead = Order::Become { known: number, epoch: number, decided, part };
         let state = self.state_after(master, &lead).await?;
         let name = &self.tier.options.nodes[master].name;

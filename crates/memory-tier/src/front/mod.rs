@@ -27,7 +27,9 @@ mod simple;
 mod statements;
 mod tier_state;
 
+mod change_log;
 mod checkpoint;
+pub mod direct;
 pub mod log;
 pub mod membership;
 pub use tier_state::{Limits, NodeOptions, Options, Tier};
@@ -115,6 +117,9 @@ impl Entrance {
         if startup.replication() != Ok(None) {
             let why = "replication connections are not supported by the in-memory tier";
             return Err(failure("0A000", why, "Connect without the parameter replication."));
+        }
+        if let Some(why) = self.scheduler.tier.closed() {
+            return Err(failure("57P03", why, "Try again soon; consort status shows the nodes."));
         }
         let own = &self.scheduler.tier.options.database;
         if startup.database != *own {

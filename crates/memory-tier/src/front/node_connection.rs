@@ -102,7 +102,7 @@ pub(super) struct NodeConnection {
 }
 
 impl NodeConnection {
-    async fn open(tier: &Rc<Tier>, node: usize) -> io::Result<NodeConnection> {
+    pub(super) async fn open(tier: &Rc<Tier>, node: usize) -> io::Result<NodeConnection> {
         let hello = Hello { secret: tier.options.secret.clone(), purpose: Purpose::Session };
         let (tier, given_up) = (tier.clone(), tier.given_up(node));
         let attempt = async {

@@ -87,6 +87,8 @@ pub struct Tier {
     changed: watch::Sender<()>,
     failures: RefCell<VecDeque<(usize, String)>>,
     failure: Notify,
+    /// Why no client may come in; empty: clients may.
+    closed: RefCell<String>,
     /// Looks at the nodes that have begun.
     begun: Cell<u64>,
     /// The last look that has found a master, or made one.
@@ -104,6 +106,7 @@ impl Tier {
             changed: watch::Sender::new(()),
             failures: RefCell::default(),
             failure: Notify::new(),
+            closed: RefCell::default(),
             begun: Cell::new(0),
             settled: Cell::new(0),
         }
@@ -212,6 +215,21 @@ impl Tier {
             }
             self.failure.notified().await;
         }
+    }
+
+    /// No client may come in, for this reason.
+    pub fn closes(&self, why: &str) {
+        self.closed.replace(why.to_owned());
+    }
+
+    /// Clients may come in.
+    pub fn opens(&self) {
+        self.closed.take();
+    }
+
+    /// Why no client may come in, if none may.
+    pub fn closed(&self) -> Option<String> {
+        Some(self.closed.borrow().clone()).filter(|why| !why.is_empty())
     }
 
     /// Membership begins to look at the nodes.

@@ -75,14 +75,15 @@ fn begin(
             std::process::exit(1);
         }
         engine.sequences.forget_all();
-        if let Part::Master { members } = &part {
+        if let Part::Master { members, rows } = &part {
             let mut making =
-                Making::open(&engine.store, &engine.sequences).map_err(|failure| failure.message)?;
+                Making::open(&engine.store, &engine.sequences, *rows).map_err(|failure| failure.message)?;
             let from = engine.store.received();
-            let first = if from == 0 { making.found().map_err(|failure| failure.message)? } else { None };
+            let first =
+                if making.is_empty() { making.found().map_err(|failure| failure.message)? } else { None };
             engine.line.begins(epoch, members, making, from);
-            if let Some(set) = first {
-                engine.line.push(engine, epoch, set).map_err(|failure| failure.message)?;
+            if let Some(made) = first {
+                engine.line.push(engine, epoch, made).map_err(|failure| failure.message)?;
             }
         }
         Ok(())

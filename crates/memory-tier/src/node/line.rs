@@ -17,6 +17,16 @@ const KEPT: usize = 64 << 20;
 /// Subscribers look this often whether their epoch is over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// An encoded commit on its way.
+pub(super) struct Commit {
+    pub(super) set: Vec<u8>,
+    /// Rows and definitions, for the log; empty: they are not noted.
+    pub(super) changes: Vec<u8>,
+}
+
+/// A write set, and the encoded changes for the log.
+pub(super) type Made = (WriteSet, Vec<u8>);
+
 /// The line. Without a writer the node is no master.
 pub(super) struct Line {
     pub(super) writers: WriterQueue,
@@ -25,7 +35,7 @@ pub(super) struct Line {
 }
 
 /// Versions on their way, and their encoding.
-type State = eager_flow::Line<WriteSet, Vec<u8>>;
+type State = eager_flow::Line<WriteSet, Commit>;
 
 impl Default for Line {
     fn default() -> Line {
@@ -66,11 +76,11 @@ impl Line {
     ///
     /// # Errors
     /// The epoch is over, or ends here: the write set is too large.
-    pub(super) fn push(&self, engine: &Engine, epoch: u64, set: WriteSet) -> Result<Version, Failure> {
+    pub(super) fn push(&self, engine: &Engine, epoch: u64, (set, changes): Made) -> Result<Version, Failure> {
         let version = set.version;
-        let mut bytes = Vec::new();
-        set.encode(&mut bytes);
-        let size = bytes.len();
+        let mut commit = Commit { set: Vec::new(), changes };
+        set.encode(&mut commit.set);
+        let size = commit.set.len() + commit.changes.len();
         let mut state = locked(&self.state);
         if size > engine.limits.write_set_bytes {
             // The writer has made a version that cannot be shipped: the part of the master ends here.
@@ -82,7 +92,7 @@ impl Line {
             let why = format!("the transaction changes {size} bytes of pages, too many for one commit");
             return Err(Failure { hint: hint.to_owned(), ..simple("54000", &why) });
         }
-        if !state.push(epoch, version, set, (bytes, size)) {
+        if !state.push(epoch, version, set, (commit, size)) {
             return Err(gone());
         }
         self.advance(engine, &mut state);
@@ -132,7 +142,7 @@ impl Line {
     }
 
     /// Waits for write sets above a version.
-    pub(super) fn next(&self, epoch: u64, above: Version) -> Next<Vec<u8>> {
+    pub(super) fn next(&self, epoch: u64, above: Version) -> Next<Commit> {
         let state = locked(&self.state);
         match state.next(epoch, above) {
             Next::Sets(none) if none.is_empty() => {
@@ -174,7 +184,7 @@ pub(super) struct SessionMaster<'a> {
 
 impl<'a> Master for SessionMaster<'a> {
     type Writer = HeldWriter<'a>;
-    type WriteSet = WriteSet;
+    type WriteSet = Made;
     type Failure = Failure;
 
     async fn writer(&self) -> Result<HeldWriter<'a>, Failure> {
@@ -183,8 +193,8 @@ impl<'a> Master for SessionMaster<'a> {
         Ok(held)
     }
 
-    fn push(&self, writer: &HeldWriter<'a>, set: WriteSet) -> Result<Version, Failure> {
-        self.engine.line.push(self.engine, writer.epoch, set)
+    fn push(&self, writer: &HeldWriter<'a>, made: Made) -> Result<Version, Failure> {
+        self.engine.line.push(self.engine, writer.epoch, made)
     }
 
     fn made(&self, _: &HeldWriter<'a>) -> Version {
@@ -213,11 +223,11 @@ pub(super) fn commit_eager<T>(
     engine: &Engine,
     client: &Client,
     running: &Running,
-    work: impl FnOnce(&mut Making) -> Result<(T, Option<WriteSet>), Failure>,
+    work: impl FnOnce(&mut Making) -> Result<(T, Option<Made>), Failure>,
 ) -> Result<(Result<T, Failure>, Version), Failure> {
     let master = SessionMaster { engine, running, limit: client.lock_timeout, epoch: Cell::new(0) };
     let flow = eager_flow::commit_eager(&master, async |writer: &mut HeldWriter<'_>| match work(writer) {
-        Ok((answer, set)) => (Ok(answer), set),
+        Ok((answer, made)) => (Ok(answer), made),
         // The end of the epoch interrupts a statement as a cancel request does.
         Err(_) if !engine.line.is_of(writer.epoch) => (Err(gone()), None),
         Err(failure) => (Err(failure), None),

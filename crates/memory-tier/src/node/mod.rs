@@ -17,6 +17,7 @@
 mod control;
 mod engine;
 mod line;
+mod row_capture;
 mod sequences;
 mod session;
 mod slave;

@@ -1,10 +1,10 @@
 //! A session of the front at this node: transactions, one after the other.
 
 use super::engine::{Activity, CountedTransaction, Engine, Running, locked};
-use super::line::commit_eager;
-use super::transaction::{Client, Desk, Making, Transaction, gone, page_error, simple};
+use super::line::{Made, commit_eager};
+use super::transaction::{Client, Desk, Making, Transaction, engine_error, gone, page_error, simple};
 use crate::message::{self, Begin, ELSEWHERE, Failure, RESULT_LIMIT, ROWS_AT, Reply, Request, Run, Version};
-use pages::{Reader, WriteSet};
+use pages::Reader;
 use std::io::{self, BufReader, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
@@ -104,6 +104,7 @@ impl<'a> Session<'a> {
             Request::Run(run) => return self.run(&run),
             Request::Once(begin, run) if begin.writes => return self.write_once(&begin, &run),
             Request::Once(begin, run) => return self.read_once(begin, &run),
+            Request::Definitions => self.definitions(),
             Request::Commit => self.commit()?,
             Request::Rollback => {
                 let version = self.open.as_ref().map_or(0, |open| open.at);
@@ -132,6 +133,12 @@ impl<'a> Session<'a> {
             self.reader.end();
         }
         described.map(|(parameters, columns)| Reply::Described { parameters, columns })
+    }
+
+    fn definitions(&mut self) -> Result<Reply, Failure> {
+        let connection = self.reader.connection();
+        let dump = self.desk.catalog(connection)?.dump(connection).map_err(|error| engine_error(&error))?;
+        Ok(Reply::Definitions { before_rows: dump.before_rows, after_rows: dump.after_rows })
     }
 
     /// Says which columns a statement has before it runs, if the client asks. A statement that fails says so itself.
@@ -271,7 +278,7 @@ impl<'a> Session<'a> {
     /// Runs a transaction under the writer. Its failure may be of what was not shown before: the front hears of the version.
     fn commit_eager<T>(
         &mut self,
-        work: impl FnOnce(&Session<'_>, &mut Making) -> Result<(T, Option<WriteSet>), Failure>,
+        work: impl FnOnce(&Session<'_>, &mut Making) -> Result<(T, Option<Made>), Failure>,
     ) -> io::Result<Result<(T, Version), Failure>> {
         let _counted = CountedTransaction::begin(self.engine);
         let done = commit_eager(self.engine, &self.client, &self.running, |making| work(self, making));

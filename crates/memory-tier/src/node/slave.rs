@@ -72,7 +72,7 @@ fn receive(engine: &Engine, place: &Place, has: Option<Version>) -> io::Result<E
     acknowledge(engine, &stream)?;
     loop {
         match message::read(&mut input)? {
-            Ship::Set { version, decided, bytes } => {
+            Ship::Set { version, decided, bytes, changes: _ } => {
                 take(engine, place.epoch, version, &bytes)?;
                 engine.store.acknowledge(decided.min(engine.store.received()));
                 // One answer for all that has come.

@@ -41,6 +41,7 @@ pub(super) fn serve(
         }
     };
     let number = engine.line.subscribes();
+    let is_log = name == crate::LOG;
     let (hears, its_name) = (engine.clone(), name);
     let input = stream.try_clone()?;
     let listener = thread::Builder::new().name("acknowledgements".to_owned()).spawn(move || {
@@ -55,9 +56,11 @@ pub(super) fn serve(
         match engine.line.next(epoch, above) {
             Next::Sets(sets) => {
                 let decided = engine.line.shown();
-                let shipped = sets.into_iter().try_for_each(|(version, bytes)| {
+                let shipped = sets.into_iter().try_for_each(|(version, commit)| {
                     above = version;
-                    message::write(&mut out, &Ship::Set { version, decided, bytes: bytes.to_vec() })
+                    let changes = if is_log { commit.changes.clone() } else { Vec::new() };
+                    let bytes = commit.set.clone();
+                    message::write(&mut out, &Ship::Set { version, decided, bytes, changes })
                 });
                 // An empty one finds out whether the subscriber is there.
                 if let Err(error) = shipped.and_then(|()| out.flush()) {

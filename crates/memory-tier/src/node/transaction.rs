@@ -1,10 +1,12 @@
 //! A transaction's statements: run on a private snapshot, and again by the writer at the commit, with the same results.
 
 use super::engine::{Activity, Engine, Running, locked};
+use super::line::Made;
+use super::row_capture::Capture;
 use super::sequences::Sequences;
 use crate::message::{Begin, Column, ELSEWHERE, Failure, RESULT_LIMIT, Run, columns_hash};
 use dialect::{Catalog, Class, Context, Effect, Parameter, Plan, Problem, Settings, Statement};
-use pages::{Store, WriteSet, Writer};
+use pages::{Store, Writer};
 use rusqlite::Connection;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
@@ -151,6 +153,20 @@ impl Desk {
         }
     }
 
+    /// The catalog as the connection sees it.
+    pub(super) fn catalog(&mut self, connection: &Connection) -> Result<Arc<Catalog>, Failure> {
+        let epoch = Catalog::epoch(connection).map_err(|error| engine_error(&error))?;
+        if let Some((known, catalog)) = &self.catalog
+            && *known == epoch
+        {
+            return Ok(catalog.clone());
+        }
+        let catalog = Arc::new(Catalog::load(connection).map_err(|error| engine_error(&error))?);
+        self.catalog = Some((epoch, catalog.clone()));
+        self.plans.clear();
+        Ok(catalog)
+    }
+
     /// The plan of a statement for the catalog as the connection sees it.
     pub(super) fn plan(
         &mut self,
@@ -158,17 +174,11 @@ impl Desk {
         text: &str,
         types: &[u32],
     ) -> Result<Arc<Planned>, Failure> {
-        let epoch = Catalog::epoch(connection).map_err(|error| engine_error(&error))?;
-        if self.catalog.as_ref().is_none_or(|(known, _)| *known != epoch) {
-            let catalog = Catalog::load(connection).map_err(|error| engine_error(&error))?;
-            self.catalog = Some((epoch, Arc::new(catalog)));
-            self.plans.clear();
-        }
+        let catalog = self.catalog(connection)?;
         let key = (text.to_owned(), types.to_vec());
         if let Some(planned) = self.plans.get(&key) {
             return Ok(planned.clone());
         }
-        let (_, catalog) = self.catalog.clone().expect("loaded before");
         let mut statements = dialect::split(text).map_err(failure)?.into_iter();
         let (Some(statement), None) = (statements.next(), statements.next()) else {
             return Err(simple("42601", "cannot insert multiple commands into a prepared statement"));
@@ -370,7 +380,7 @@ impl Transaction {
         values: Values,
         making: &mut Making,
         running: &Running,
-    ) -> Result<Option<WriteSet>, Failure> {
+    ) -> Result<Option<Made>, Failure> {
         if self.is_canceled {
             let hint = "Run the transaction again.";
             let why = "could not serialize access: a statement of the transaction was canceled";
@@ -378,11 +388,10 @@ impl Transaction {
         }
         making.desk.client(client);
         making.desk.begin(&self.begin, Some(values));
-        making.writer.begin().map_err(|error| page_error(&error))?;
+        making.begin()?;
         *locked(running) = Activity::Runs(making.writer.connection().get_interrupt_handle());
         let other = self.steps.iter().find_map(|step| {
-            let connection = making.writer.connection();
-            let done = making.desk.run(connection, &step.run, true, &mut |_| ControlFlow::Continue(()));
+            let done = making.run(&step.run, &mut |_| ControlFlow::Continue(()));
             let hash = done.as_ref().map_or_else(failed, |outcome| outcome.hash);
             (hash != step.hash).then_some(done)
         });
@@ -409,14 +418,58 @@ pub(super) struct Making {
     pub(super) writer: Writer,
     desk: Desk,
     sequences: Arc<Sequences>,
+    /// Changes for databases behind the tier, if there are any.
+    capture: Option<Capture>,
 }
 
 impl Making {
     /// The writer of a store.
-    pub(super) fn open(store: &Store, sequences: &Arc<Sequences>) -> Result<Making, Failure> {
-        let writer = Writer::open(store).map_err(|error| page_error(&error))?;
+    pub(super) fn open(store: &Store, sequences: &Arc<Sequences>, rows: bool) -> Result<Making, Failure> {
+        let mut writer = Writer::open(store).map_err(|error| page_error(&error))?;
+        if rows {
+            writer.watch_rows();
+        }
+        let capture = rows.then(Capture::default);
         let desk = Desk::new(writer.connection(), sequences).map_err(|error| engine_error(&error))?;
-        Ok(Making { writer, desk, sequences: sequences.clone() })
+        Ok(Making { writer, desk, sequences: sequences.clone(), capture })
+    }
+
+    /// Begins a transaction.
+    fn begin(&mut self) -> Result<(), Failure> {
+        if let Some(capture) = &mut self.capture {
+            capture.begins();
+        }
+        self.writer.begin().map_err(|error| page_error(&error))
+    }
+
+    /// Whether the database has no catalog yet.
+    pub(super) fn is_empty(&mut self) -> bool {
+        let asked = "SELECT count(*) = 0 FROM sqlite_schema";
+        let is_empty = self.writer.begin().is_ok()
+            && self.writer.connection().query_row(asked, [], |row| row.get(0)).unwrap_or(false);
+        self.writer.rollback();
+        is_empty
+    }
+
+    /// Runs a statement, and notes what it changes.
+    fn run(&mut self, run: &Run, rows: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<Outcome, Failure> {
+        let connection = self.writer.connection();
+        let Some(capture) = &mut self.capture else { return self.desk.run(connection, run, true, rows) };
+        if let Some(control) = control(&run.text) {
+            let done = self.desk.run(connection, run, true, rows)?;
+            capture.savepoint(&self.writer, &control.text);
+            return Ok(done);
+        }
+        let planned = self.desk.plan(connection, &run.text, &run.types)?;
+        if planned.plan.effect != Effect::Ddl {
+            return self.desk.run(connection, run, true, rows);
+        }
+        let before = self.desk.catalog(connection)?;
+        capture.ends_segment(&self.writer, &before)?;
+        let done = self.desk.run(connection, run, true, rows)?;
+        let catalog = self.desk.catalog(connection)?;
+        capture.defines(&self.writer, &catalog, &run.text, planned.plan.computed_table())?;
+        Ok(done)
     }
 
     /// Runs a transaction of one statement at the newest version.
@@ -427,12 +480,12 @@ impl Making {
         run: &Run,
         rows: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
         running: &Running,
-    ) -> Result<(Outcome, Option<WriteSet>), Failure> {
+    ) -> Result<(Outcome, Option<Made>), Failure> {
         self.desk.client(client);
         self.desk.begin(begin, None);
-        self.writer.begin().map_err(|error| page_error(&error))?;
+        self.begin()?;
         *locked(running) = Activity::Runs(self.writer.connection().get_interrupt_handle());
-        let done = self.desk.run(self.writer.connection(), run, true, rows);
+        let done = self.run(run, rows);
         *locked(running) = Activity::Idle;
         match done {
             Ok(outcome) => Ok((outcome, self.commit()?)),
@@ -444,19 +497,26 @@ impl Making {
     }
 
     /// Makes the catalog, in an empty database.
-    pub(super) fn found(&mut self) -> Result<Option<WriteSet>, Failure> {
-        self.writer.begin().map_err(|error| page_error(&error))?;
+    pub(super) fn found(&mut self) -> Result<Option<Made>, Failure> {
+        self.begin()?;
         Catalog::create(self.writer.connection()).map_err(|error| engine_error(&error))?;
         self.commit()
     }
 
-    fn commit(&mut self) -> Result<Option<WriteSet>, Failure> {
+    fn commit(&mut self) -> Result<Option<Made>, Failure> {
+        let mut changes = Vec::new();
+        if let Some(capture) = &mut self.capture {
+            let ended = self.desk.catalog(self.writer.connection());
+            let ended = ended.and_then(|catalog| capture.ends_segment(&self.writer, &catalog));
+            ended.inspect_err(|_| self.writer.rollback())?;
+            changes = capture.encoded();
+        }
         let set = self.writer.commit().map_err(|error| {
             self.writer.rollback();
             page_error(&error)
         })?;
         self.sequences.forget(&self.desk.restarted);
-        Ok(set)
+        Ok(set.map(|set| (set, changes)))
     }
 }
 

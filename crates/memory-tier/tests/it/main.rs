@@ -83,7 +83,7 @@ impl Member {
 
     fn leads(&self, epoch: u64, decided: Version, members: &[&str]) -> State {
         let members = members.iter().map(|name| (*name).to_owned()).collect();
-        self.becomes(epoch, decided, Part::Master { members })
+        self.becomes(epoch, decided, Part::Master { members, rows: false })
     }
 
     fn follows(&self, epoch: u64, decided: Version, master: &Member) -> State {
