@@ -187,10 +187,10 @@ impl Node {
         self.line.borrow_mut().end();
         self.writer.borrow_mut().take();
         self.is_master.set(false);
-        if let Some(decided) = Standing::drops_above(self.store().received(), decided, self.bugs) {
-            if let Err(error) = self.store().discard_above(decided) {
-                self.breach.replace(Some(format!("{} cannot drop versions: {error}", self.name())));
-            }
+        if let Some(decided) = Standing::drops_above(self.store().received(), decided, self.bugs)
+            && let Err(error) = self.store().discard_above(decided)
+        {
+            self.breach.replace(Some(format!("{} cannot drop versions: {error}", self.name())));
         }
         self.standing.set(Standing { epoch, has_part });
         self.moved.notify();
