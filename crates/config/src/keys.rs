@@ -187,6 +187,8 @@ pub static KEYS: &[Key] = &[
     nodes::TIER_SECRET_FILE,
     nodes::TIER_SPARES,
     nodes::TIER_SPARE_READ_INTERVAL,
+    nodes::BACK_ENDS,
+    nodes::BACK_END_LOG_LIMIT,
     reloaded(global(
         "writers",
         "\"anywhere\"",

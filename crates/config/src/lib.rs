@@ -207,6 +207,10 @@ pub struct Peers {
     pub spares: usize,
     /// One read in so many runs at a spare; 0: none.
     pub spare_read_interval: u64,
+    /// URLs of the PostgreSQL servers behind the in-memory tier.
+    pub back_ends: Vec<String>,
+    /// Bytes of the query log for back ends that lack commits.
+    pub back_end_log_limit: usize,
 }
 
 /// Place of the cells of a key-value design: one of the three.

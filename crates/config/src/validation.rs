@@ -125,6 +125,9 @@ impl Config {
             if self.peers.ledger_dir.is_none() {
                 refuse("ledger_dir", "is missing: the ledger there makes commits of this design durable");
             }
+            if !self.design().is_memory_tier() && !self.peers.back_ends.is_empty() {
+                refuse("back_ends", "is for the in-memory tier alone");
+            }
             if self.design().is_memory_tier() && self.peers.secret_file.is_none() {
                 refuse("tier_secret_file", "is missing: nodes ask for the secret in it");
             }

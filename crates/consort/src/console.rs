@@ -95,6 +95,14 @@ fn not_running(found: &Found, error: &dyn std::fmt::Display) -> Failure {
 }
 
 async fn log_in(found: &Found) -> Result<(tokio_postgres::Client, Driver), Failure> {
+    client(found, &found.config.console_database).await
+}
+
+/// A connection of the admin to a database.
+pub(crate) async fn client(
+    found: &Found,
+    database: &str,
+) -> Result<(tokio_postgres::Client, Driver), Failure> {
     let (host, port) = place(&found.config)?;
     let user = admin(&found.config);
     let mut address = tokio_postgres::Config::new();
@@ -103,7 +111,7 @@ async fn log_in(found: &Found) -> Result<(tokio_postgres::Client, Driver), Failu
     } else {
         address.host(&host);
     }
-    address.port(port).user(user).dbname(&found.config.console_database).connect_timeout(LIMIT);
+    address.port(port).user(user).dbname(database).connect_timeout(LIMIT);
     if let Some(password) = found.password(user)? {
         address.password(password);
     }

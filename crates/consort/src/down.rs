@@ -55,6 +55,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     stop_consort(&home)?;
     if let Some(nodes) = Nodes::of(&home) {
         let _turn = home.take_turn()?;
+        // What Consort has written at its end.
+        let said = std::fs::read_to_string(home.folder().join("ledger/back_ends")).unwrap_or_default();
+        eprint!("{said}");
         if !nodes.stop()? {
             eprintln!("no node is running in {}", home.folder().display());
         }

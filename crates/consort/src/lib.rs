@@ -22,6 +22,7 @@ pub mod failure;
 mod feeds;
 pub mod home;
 mod import;
+mod import_tier;
 mod logging;
 mod psql;
 mod redis_client;
@@ -82,6 +83,7 @@ enum Command {
     Bench(bench::Options),
     Dump(dump::Options),
     TierNode(tier::Options),
+    ImportTier(import_tier::Options),
 }
 
 /// Runs the command line of this process; its exit code.
@@ -128,5 +130,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(options) => bench::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::TierNode(options) => tier::run(&options),
+        Command::ImportTier(options) => import_tier::run(&options),
     }
 }

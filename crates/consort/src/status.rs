@@ -124,16 +124,27 @@ const KEY_VALUE_FIGURES: &[&str] = &[
     "conflicts",
     "repeated_transactions",
 ];
+/// Columns of the servers behind an in-memory tier.
+const BACK_END_COLUMNS: &[&str] = &["back_end", "state", "applied", "lag", "why"];
 
 /// The same for a design with nodes of one kind.
 fn peers(found: &Found, json: bool) -> Result<(), Failure> {
-    let answers = crate::runtime()?.block_on(console::ask(found, &["SHOW NODES", "SHOW VERSION"]))?;
+    let mut commands = vec!["SHOW NODES", "SHOW VERSION"];
+    if !found.config.peers.back_ends.is_empty() {
+        commands.push("SHOW BACK_ENDS");
+    }
+    let mut answers = crate::runtime()?.block_on(console::ask(found, &commands))?;
+    let back_ends = answers.split_off(2).pop().unwrap_or_default();
     let [nodes, version] = answers.try_into().expect("as many answers as questions");
     let (version, design) = (value(version.first(), "version"), found.config.design().name);
     if json {
         let nodes = objects(&nodes);
         let url = up::url(&found.config);
-        println!("{:#}", json!({ "version": version, "url": url, "design": design, "nodes": nodes }));
+        let mut shown = json!({ "version": version, "url": url, "design": design, "nodes": nodes });
+        if found.config.design().is_memory_tier() {
+            shown["back_ends"] = json!(objects(&back_ends));
+        }
+        println!("{shown:#}");
         return Ok(());
     }
     println!("{} at {} (design {design})", version.unwrap_or("Consort"), up::url(&found.config));
@@ -143,6 +154,14 @@ fn peers(found: &Found, json: bool) -> Result<(), Failure> {
     let text = |row, column| value(Some(row), column).unwrap_or_default().to_owned();
     lines.extend(nodes.iter().map(|row| columns.iter().map(|column| text(row, column)).collect()));
     print_table(&lines);
+    if !back_ends.is_empty() {
+        println!();
+        let mut lines = vec![BACK_END_COLUMNS.iter().map(|column| column.to_uppercase()).collect::<Vec<_>>()];
+        lines.extend(
+            back_ends.iter().map(|row| BACK_END_COLUMNS.iter().map(|column| text(row, column)).collect()),
+        );
+        print_table(&lines);
+    }
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! `consort up`: a primary, its standbys and replicas on this machine, and Consort in front of them.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 use crate::settings_file::{SettingsFile, quoted};
 use crate::tier::Nodes;
-use crate::{daemon, serve};
+use crate::{daemon, import_tier, serve};
 
 /// A new cluster has this many standbys; replicas, if its design reads there alone.
 const READ_NODES: usize = 2;
@@ -56,6 +56,12 @@ pub struct Options {
     /// Spares of an in-memory tier, besides the nodes: each takes the place of a lost node; default: 0
     #[arg(long, value_name = "N")]
     spares: Option<usize>,
+    /// PostgreSQL server behind an in-memory tier, which gets all commits; may be given several times
+    #[arg(long, value_name = "URL")]
+    back_end: Vec<String>,
+    /// Database whose schema and rows an empty in-memory tier takes over
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
     /// Directory of the cluster; default: /var/lib/consort for root, else ~/.local/state/consort
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -85,6 +91,8 @@ Examples:
   consort up --writers anywhere                 local users can also log in directly at the nodes
   consort up --design base --nodes 3 --dir ./mp three servers that all take writes
   consort up --postgres-bin /opt/pg15/bin       PostgreSQL's programs in the given folder
+  consort up --dir ./tier --back-end postgres://me@127.0.0.1/shop
+                                                a PostgreSQL server behind an in-memory tier
   consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
 
 /// Clients that write at the primary.
@@ -153,7 +161,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     let config = bring_up(&home, options)?;
     announcement(&home, &config)();
-    Ok(())
+    match &options.from {
+        Some(from) => import_tier::into_empty(&home, from),
+        None => Ok(()),
+    }
 }
 
 /// Makes or starts the servers and, in the background, Consort. Everything that runs already stays as it is.
@@ -325,6 +336,9 @@ fn tier(
     runs: bool,
 ) -> Result<(Servers, Config), Failure> {
     settings(&mut file, options, writers);
+    if !options.back_end.is_empty() {
+        file.set("back_ends", &back_ends(options));
+    }
     if !runs {
         addresses(&file).try_for_each(can_listen)?;
     }
@@ -345,12 +359,21 @@ fn tier(
     let written = Config::parse(&text, &home.config_file()).map_err(Failure::from);
     let written = written.and_then(|config| home.replace_config(&text).map(|()| config));
     let config = written.inspect_err(|_| nodes.stop_what_it_started())?;
+    if !config.peers.back_ends.is_empty() {
+        // The URLs may have passwords.
+        fs::set_permissions(home.config_file(), Permissions::from_mode(0o600))?;
+    }
     Ok((Servers::Tier(nodes), config))
 }
 
 /// Spares of a tier, as its file says.
 fn spares(file: &SettingsFile) -> usize {
     file.get("tier_spares").and_then(|spares| spares.parse().ok()).unwrap_or(0)
+}
+
+/// The list of back ends, as the file has it.
+fn back_ends(options: &Options) -> String {
+    format!("[{}]", options.back_end.iter().map(|url| quoted(url)).collect::<Vec<_>>().join(", "))
 }
 
 /// The choice of writers is made when the servers are made: their own rules decide who may log in.
@@ -395,6 +418,7 @@ fn is_set(file: &SettingsFile, options: &Options) -> bool {
     };
     has("listen", options.listen.as_deref().map(|address| format!("[{}]", quoted(address))))
         && has("design", options.design.as_deref().map(quoted))
+        && has("back_ends", (!options.back_end.is_empty()).then(|| back_ends(options)))
 }
 
 /// Number of servers to make, by kind.
@@ -461,6 +485,11 @@ fn of_one_kind(name: &str, options: &Options) -> Result<(), Failure> {
         return Err(Failure::new(format!(
             "the design {name} has no spares: --spares is for in-memory tiers"
         )));
+    }
+    if !is_tier(name) && (options.from.is_some() || !options.back_end.is_empty()) {
+        return Err(Failure::new(
+            "--back-end and --from are for designs whose data are in memory (--design)",
+        ));
     }
     if !has_nodes && options.nodes.is_some() {
         return Err(Failure::new(

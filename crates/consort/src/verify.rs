@@ -23,6 +23,8 @@ use crate::status::{objects, print_table};
 /// Without --repair, the replica stays unchanged for inspection and replication to it stops; a later repair
 /// is a new copy.
 ///
+/// An in-memory tier is compared with its back ends, table by table at one version.
+///
 /// Excluded are physical standbys (PostgreSQL replays WAL there), and objects without rows at replicas:
 /// unlogged tables, materialized views, foreign tables, large objects, sequences.
 ///
@@ -57,8 +59,19 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Compares, and says what was found.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let found = options.which.find()?;
-    let lines = crate::runtime()?.block_on(ask(&found, &command(options)))?;
+    let found = options.which.find_any()?;
+    let lines = if found.config.peers.back_ends.is_empty() {
+        let found = options.which.find()?;
+        crate::runtime()?.block_on(ask(&found, &command(options)))?
+    } else {
+        if options.repair || options.database.is_some() {
+            let why = "a tier in memory has one database, and its back ends are not repaired by rows: empty the database of the \
+                       back end, and restart Consort, which copies it again";
+            return Err(Failure::new(why));
+        }
+        let answers = crate::runtime()?.block_on(console::ask_patiently(&found, &["VERIFY"]))?;
+        answers.into_iter().next().unwrap_or_default()
+    };
     if options.json {
         println!("{:#}", json!(objects(&lines)));
     } else {

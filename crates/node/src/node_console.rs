@@ -22,8 +22,16 @@ pub(crate) trait ShowsNodes {
     /// Description of SHOW NODES.
     const HELP: &'static str;
 
+    /// Commands of this kind of cluster alone, with their descriptions.
+    const COMMANDS: &'static [(&'static str, &'static str)] = &[];
+
     /// The nodes.
     fn nodes(&self) -> Table;
+
+    /// Runs one of [`ShowsNodes::COMMANDS`].
+    fn run<'a>(&'a self, _command: &'static str) -> Soon<'a, Result<Table, Problem>> {
+        Box::pin(async { Err(Problem::error("42601", "the command does not exist")) })
+    }
 
     /// The page of metrics.
     fn metrics(&self) -> String;
@@ -93,8 +101,9 @@ impl<T: ShowsNodes> NodeConsole<T> {
                     ("SHOW HELP", "this list"),
                     ("SHUTDOWN", "ends, when open transactions have ended"),
                 ];
-                let lines = commands.map(|(name, does)| vec![name.to_owned(), does.to_owned()]);
-                rows(out, &(&["command", "description"], lines.to_vec()));
+                let line = |(name, does): &(&str, &str)| vec![(*name).to_owned(), (*does).to_owned()];
+                let lines = commands.iter().chain(T::COMMANDS).map(line).collect();
+                rows(out, &(&["command", "description"], lines));
             }
             ["SHUTDOWN"] if may_command => {
                 self.ending.notify_one();
@@ -130,6 +139,15 @@ impl<T: ShowsNodes> Console for NodeConsole<T> {
                 return out.empty_query();
             }
             for command in console::commands(text) {
+                let words =
+                    command.split_whitespace().map(str::to_ascii_uppercase).collect::<Vec<_>>().join(" ");
+                if let Some((own, _)) = T::COMMANDS.iter().find(|(own, _)| *own == words) {
+                    match self.state.run(own).await {
+                        Ok(table) => rows(out, &table),
+                        Err(problem) => return out.problem(&problem),
+                    }
+                    continue;
+                }
                 if let Err(problem) = self.command(command, may_command, out) {
                     return out.problem(&problem);
                 }

@@ -7,18 +7,25 @@ use crate::start::Start;
 use crate::start_error::StartError;
 use crate::supervisor;
 use config::Config;
-use frontend::Door;
+use disk_tier::{BackEnds, Restore};
+use frontend::{Door, Soon};
 use memory_tier::front::log::Log;
 use memory_tier::front::membership::Membership;
 use memory_tier::front::{Entrance, Limits, NodeOptions, Options, Tier};
-use memory_tier::message::{Part, State};
+use memory_tier::message::{Order, Part, Report, State};
+use postgres::address::Address;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
+use wire::Problem;
 
 /// The tier's one database.
 const DATABASE: &str = "postgres";
+/// Commands of the console that no other kind of cluster has.
+const SHOW_BACK_ENDS: &str = "SHOW BACK_ENDS";
+const WAIT_BACK_ENDS: &str = "WAIT BACK_ENDS";
+const VERIFY: &str = "VERIFY";
 /// Clients are let in when there is a master, or after this time.
 const MASTER_LIMIT: Duration = Duration::from_secs(60);
 
@@ -29,12 +36,18 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
     let log =
         Log::open(config.peers.ledger_dir.as_deref().unwrap_or("".as_ref())).map_err(StartError::new)?;
     let log = Rc::new(log);
+    let addresses = back_end_addresses(config).map_err(StartError::new)?;
+    let back_ends = BackEnds::new(addresses.clone(), &tier, &log, config.peers.back_end_log_limit as u64);
     let membership = Membership::new(tier.clone(), log.clone());
+    let restored = restores(config, &log, &addresses, &membership).await.map_err(StartError::new)?;
     let entrance = Rc::new(Entrance::new(tier.clone()));
     let mut options = door_options(config)?;
     options.sessions = Some(entrance.clone());
     let door = Door::new(options, secrets, None);
-    let console = NodeConsole::new(config, Shown { tier: tier.clone(), entrance, log });
+    let console = NodeConsole::new(
+        config,
+        Shown { tier: tier.clone(), entrance, log: log.clone(), back_ends: back_ends.clone() },
+    );
     *door.console.borrow_mut() = Some(console.clone());
     let mut signals = Signals::listen()?;
     let places = Places::open(config, std::collections::BTreeMap::new()).await?;
@@ -55,14 +68,26 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
         () = console.asked_to_end(&mut signals) => return Ok(()),
     };
     if failed.is_none() {
+        if restored.is_some() {
+            tier.closes("the tier restarts from a back end");
+        }
+        let mut feeds = None;
+        let feed = feed(restored.as_ref(), &tier, &log, &back_ends, &mut feeds);
         let _served = places.serve(&door, console.clone());
         (start.ready)();
         supervisor::serves();
         failed = tokio::select! {
             () = console.asked_to_end(&mut signals) => None,
             why = &mut members => Some(why),
+            why = feed => Some(Ok(why)),
         };
         console.end(&door, &mut signals, failed.is_some()).await;
+        if let Some(feeds) = feeds {
+            if failed.is_none() {
+                drain(config, &back_ends).await;
+            }
+            feeds.abort();
+        }
     }
     members.abort();
     checkpoints.abort();
@@ -70,6 +95,75 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
         None => Ok(()),
         Some(Ok(why)) => Err(StartError::new(why)),
         Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Restarts the tier from a back end, if it has to, and then feeds all of them. Completes with the reason when it cannot.
+async fn feed(
+    restored: Option<&Restore>,
+    tier: &Rc<Tier>,
+    log: &Log,
+    back_ends: &Rc<BackEnds>,
+    feeds: &mut Option<JoinHandle<()>>,
+) -> String {
+    if let Some(restored) = restored {
+        if let Err(why) = disk_tier::restore(restored, tier, log).await {
+            return why;
+        }
+        tier.opens();
+    }
+    *feeds = Some(back_ends.start());
+    std::future::pending().await
+}
+
+/// Addresses of the back ends.
+fn back_end_addresses(config: &Config) -> Result<Vec<Address>, String> {
+    let tls = config.tls_to_servers()?;
+    let address =
+        |url: &String| disk_tier::address(url, tls.as_ref()).map_err(|why| format!("{why} (back_ends)"));
+    config.peers.back_ends.iter().map(address).collect()
+}
+
+/// The restart from a back end, if the query log is new. A node that still has data is not overwritten.
+async fn restores(
+    config: &Config,
+    log: &Log,
+    addresses: &[Address],
+    membership: &Membership,
+) -> Result<Option<Restore>, String> {
+    if !addresses.is_empty() && log.is_new() {
+        for (node, options) in config.peers.nodes.iter().enumerate() {
+            if let Ok(Report::State(state)) = membership.order(node, &Order::Report).await
+                && state.received > 0
+            {
+                return Err(format!(
+                    "the query log is empty, but {} has data in memory up to version {}: put the log back, or end the nodes",
+                    options.name, state.received
+                ));
+            }
+        }
+    }
+    disk_tier::plan(config.peers.ledger_dir.as_deref().unwrap_or("".as_ref()), log, addresses).await
+}
+
+/// Waits until every back end has all that was committed, and writes down which one has.
+async fn drain(config: &Config, back_ends: &BackEnds) {
+    let mut text = String::new();
+    for back_end in back_ends.each() {
+        let drained = timeout(config.shutdown_drain_timeout, back_end.drained()).await;
+        let said = match drained.unwrap_or_else(|_| Err("not all was applied in time".to_owned())) {
+            Ok(version) => format!("back end {}: has everything, up to version {version}", back_end.name()),
+            Err(why) => {
+                format!("back end {}: LACKS commits, which stay in the query log: {why}", back_end.name())
+            }
+        };
+        tracing::info!("{said}");
+        text.push_str(&said);
+        text.push('\n');
+    }
+    let file = config.peers.ledger_dir.as_deref().unwrap_or("".as_ref()).join("back_ends");
+    if let Err(error) = std::fs::write(file, text) {
+        tracing::warn!(%error, "cannot write down what back ends have");
     }
 }
 
@@ -102,6 +196,7 @@ struct Shown {
     tier: Rc<Tier>,
     entrance: Rc<Entrance>,
     log: Rc<Log>,
+    back_ends: Rc<BackEnds>,
 }
 
 /// A node as it is shown.
@@ -145,6 +240,45 @@ impl Shown {
     }
 }
 
+impl Shown {
+    fn shown_back_ends(&self) -> Table {
+        let line = |shown: disk_tier::Shown| {
+            let applied = shown.applied.map(|version| version.to_string()).unwrap_or_default();
+            vec![shown.name, shown.state.to_owned(), applied, shown.lag.to_string(), shown.why]
+        };
+        let lines = self.back_ends.shown().into_iter().map(line).collect();
+        (&["back_end", "state", "applied", "lag", "why"], lines)
+    }
+
+    /// One line for each table of each back end.
+    async fn verify(&self) -> Result<Table, Problem> {
+        let columns = &["node", "database", "table", "rows", "state", "what", "first_key"];
+        let mut lines = Vec::new();
+        for back_end in self.back_ends.each() {
+            let name = back_end.name();
+            let line = |table: &str, rows: u64, state: &str, what: String, key: &str| {
+                let text = [&name, DATABASE, table, &rows.to_string(), state, &what, key];
+                text.map(str::to_owned).to_vec()
+            };
+            match back_end.compare().await {
+                Ok(tables) => lines.extend(tables.iter().map(|of| {
+                    let state = if of.differ == 0 { "equal" } else { "differs" };
+                    let what = match of.differ {
+                        0 => format!("at version {}", of.version),
+                        differ => format!(
+                            "{differ} rows differ at version {}; the back end has {} rows",
+                            of.version, of.back_end_rows
+                        ),
+                    };
+                    line(&of.table, of.rows, state, what, &of.keys.join("; "))
+                })),
+                Err(why) => lines.push(line("", 0, "unreached", why, "")),
+            }
+        }
+        Ok((columns, lines))
+    }
+}
+
 impl NodeShown {
     fn of(&self, value: fn(&State) -> u64) -> u64 {
         self.state.as_ref().map_or(0, value)
@@ -154,6 +288,26 @@ impl NodeShown {
 impl ShowsNodes for Shown {
     const KIND: &'static str = "an in-memory tier";
     const HELP: &'static str = "each node: its role, whether it serves, the version that it has, its memory";
+
+    const COMMANDS: &'static [(&'static str, &'static str)] = &[
+        (SHOW_BACK_ENDS, "each back end: its state, the version that it has, the versions that it lacks"),
+        (WAIT_BACK_ENDS, "waits until each back end has all that is committed now"),
+        (VERIFY, "compares each back end with the tier, at one version"),
+    ];
+
+    fn run<'a>(&'a self, command: &'static str) -> Soon<'a, Result<Table, Problem>> {
+        Box::pin(async move {
+            match command {
+                VERIFY => self.verify().await,
+                WAIT_BACK_ENDS => {
+                    let failed = |why| Problem::error("55000", why).hint("SHOW BACK_ENDS");
+                    self.back_ends.drained().await.map_err(failed)?;
+                    Ok(self.shown_back_ends())
+                }
+                _ => Ok(self.shown_back_ends()),
+            }
+        })
+    }
 
     fn nodes(&self) -> Table {
         let columns = &[
@@ -233,6 +387,21 @@ impl ShowsNodes for Shown {
             ],
         );
         text.push_str(&page(
+            &self.back_ends.shown(),
+            |shown| format!("back_end=\"{}\"", shown.name.replace(['\\', '"'], "_")),
+            &[
+                ("consort_back_end_up", "gauge", "The back end gets commits", |shown| {
+                    u64::from(shown.why.is_empty())
+                }),
+                ("consort_back_end_version", "gauge", "Newest version that the back end has", |shown| {
+                    shown.applied.unwrap_or(0)
+                }),
+                ("consort_back_end_lag_versions", "gauge", "Versions that the back end lacks", |shown| {
+                    shown.lag
+                }),
+            ],
+        ));
+        text.push_str(&page(
             &[self.log.counters()],
             |_| "log=\"query\"".to_owned(),
             &[("consort_log_syncs_total", "counter", "Syncs of the query log", |counters| counters.syncs)],
@@ -241,6 +410,7 @@ impl ShowsNodes for Shown {
     }
 
     fn not_ready(&self) -> Option<String> {
-        self.tier.master().is_none().then(|| "the in-memory tier has no master".to_owned())
+        let has_none = self.tier.master().is_none();
+        has_none.then(|| "the in-memory tier has no master".to_owned()).or_else(|| self.tier.closed())
     }
 }

@@ -25,6 +25,7 @@ const OF_THE_PROCESS: &[&str] = &[
     "certified",
     "cluster",
     "conn",
+    "disk-tier",
     "frontend",
     "kv-frontend",
     "memory-tier",

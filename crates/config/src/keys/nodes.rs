@@ -1,7 +1,7 @@
 //! Keys of designs whose nodes are of one kind.
 
 use super::super::key::{Key, global};
-use super::super::value::{number, one_of};
+use super::super::value::{number, one_of, size, texts};
 use super::words::CAPTURES;
 use super::{put, put_path};
 
@@ -44,4 +44,22 @@ pub(super) const TIER_SPARE_READ_INTERVAL: Key = global(
     "100",
     "One read in so many runs at a [spare](memory-tier.md#spares), to keep it warm. 0: none, the spare is cold.",
     |config, value| put(&mut config.peers.spare_read_interval, number(value, 0, 1_000_000)),
+);
+
+/// `back_ends`.
+pub(super) const BACK_ENDS: Key = global(
+    "back_ends",
+    "[]",
+    "PostgreSQL servers behind the [in-memory tier](memory-tier.md#back-ends), as URLs such as \
+     `postgres://user@host/db`. They get all commits.",
+    |config, value| put(&mut config.peers.back_ends, texts(value)),
+);
+
+/// `back_end_log_limit`.
+pub(super) const BACK_END_LOG_LIMIT: Key = global(
+    "back_end_log_limit",
+    "\"16GB\"",
+    "Disk space of the query log for `back_ends` that lack commits. A server beyond it is [given \
+     up](memory-tier.md#back-ends).",
+    |config, value| put(&mut config.peers.back_end_log_limit, size(value, 64 << 20)),
 );

@@ -1,6 +1,7 @@
 //! The tier in memory: writes at its master, reads at slaves at exactly the newest version, and nothing that was acknowledged is
 //! lost with any of its processes.
 
+mod back_ends;
 mod faults;
 mod histories;
 mod sessions;
