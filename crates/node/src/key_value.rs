@@ -17,7 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use stores::{
-    CassandraOptions, CassandraStore, EmbeddedOptions, EmbeddedStore, RedisOptions, RedisStore, Store, StoreError,
+    CassandraOptions, CassandraStore, EmbeddedOptions, EmbeddedStore, RedisOptions, RedisStore, Store,
+    StoreError,
 };
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
