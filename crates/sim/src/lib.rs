@@ -13,12 +13,10 @@ mod directed_fed;
 mod directed_locks;
 mod directed_whole;
 pub mod env;
-pub mod executor;
 pub mod feed_buffer;
 pub mod feeding;
 pub mod model;
 pub mod planted;
-pub mod random;
 pub mod record;
 pub mod run;
 pub mod scheduled;
@@ -28,3 +26,5 @@ pub mod statements;
 pub mod table;
 pub mod tier;
 pub mod world;
+
+pub use virtual_time::{executor, random};

@@ -10,6 +10,7 @@ const ACCEPTED: &[&str] = &[
     "MIT-0",
     "BSD-2-Clause",
     "BSD-3-Clause",
+    "BSL-1.0",
     "ISC",
     "Zlib",
     "0BSD",

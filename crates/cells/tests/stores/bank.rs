@@ -41,12 +41,12 @@ pub(crate) async fn history(
     fault: impl FnOnce() + Send + 'static,
 ) {
     let folder = Folder(temporary("bank"));
-    let database = Database::open(open().await, &folder.0, options).await.unwrap();
-    let mut opening = database.begin(Begin::default()).await.unwrap();
+    let database = Database::open(open().await, &folder.0, options).await.expect("the bank goes on");
+    let mut opening = database.begin(Begin::default()).await.expect("the bank goes on");
     for at in 0..ACCOUNTS {
-        opening.put(account(at), BALANCE.to_string()).unwrap();
+        opening.put(account(at), BALANCE.to_string()).expect("the bank goes on");
     }
-    opening.commit().await.unwrap();
+    opening.commit().await.expect("the bank goes on");
     let progress = Arc::new(Progress::default());
     let seen = Arc::clone(&progress);
     let faults = tokio::task::spawn_blocking(move || {
@@ -62,22 +62,26 @@ pub(crate) async fn history(
     let reader = tokio::spawn(sums(database.clone(), Arc::clone(&progress)));
     let mut counts = Vec::new();
     for client in clients {
-        counts.push(client.await.unwrap());
+        counts.push(client.await.expect("the bank goes on"));
     }
-    faults.await.unwrap();
+    faults.await.expect("the bank goes on");
     progress.is_over.store(true, Ordering::Release);
-    reader.await.unwrap();
+    reader.await.expect("the bank goes on");
     assert!(progress.snapshots.load(Ordering::Acquire) > 10, "snapshots were read meanwhile");
-    database.close().await.unwrap();
+    database.close().await.expect("the bank goes on");
     drop(database);
-    let database = Database::open(open().await, &folder.0, options).await.unwrap();
-    let end = database.begin(Begin::default()).await.unwrap();
-    assert_eq!(sum(&end).await.unwrap(), ACCOUNTS * BALANCE);
+    let database = Database::open(open().await, &folder.0, options).await.expect("the bank goes on");
+    let end = database.begin(Begin::default()).await.expect("the bank goes on");
+    assert_eq!(sum(&end).await.expect("the bank goes on"), ACCOUNTS * BALANCE);
     for (client, count) in (0..).zip(counts) {
-        assert_eq!(number(&end, counter(client)).await.unwrap(), count, "transfers of client {client}");
+        assert_eq!(
+            number(&end, counter(client)).await.expect("the bank goes on"),
+            count,
+            "transfers of client {client}"
+        );
     }
     drop(end);
-    database.close().await.unwrap();
+    database.close().await.expect("the bank goes on");
 }
 
 /// Transfers of one client. Returns their number.
@@ -128,7 +132,7 @@ async fn transfer(client: u64, from: u64, to: u64, token: u64, database: &Databa
 async fn sums(database: Database, progress: Arc<Progress>) {
     let begin = Begin { read_only: true, ..Begin::default() };
     while !progress.is_over.load(Ordering::Acquire) {
-        let snapshot = database.begin(begin).await.unwrap();
+        let snapshot = database.begin(begin).await.expect("the bank goes on");
         match sum(&snapshot).await {
             Ok(sum) => assert_eq!(sum, ACCOUNTS * BALANCE, "snapshot at {}", snapshot.start()),
             Err(Error::SnapshotTooOld { .. }) => continue,
@@ -157,7 +161,7 @@ async fn number(snapshot: &Transaction, key: String) -> Result<u64, Error> {
 }
 
 fn parsed(value: &Bytes) -> u64 {
-    std::str::from_utf8(value).unwrap().parse().unwrap()
+    std::str::from_utf8(value).expect("the bank goes on").parse().expect("the bank goes on")
 }
 
 fn account(at: u64) -> String {

@@ -65,8 +65,3 @@ pub(super) fn lease(value: &DeValue<'_>) -> Read<Duration> {
 
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 const LONGEST_LEASE: Duration = Duration::from_secs(3600);
-
-/// Reads the setting, whose former name had a boolean.
-pub(super) fn offload(value: &DeValue<'_>) -> Read<bool> {
-    value.as_bool().map_or_else(|| one_of(value, OFFLOADS), Ok)
-}

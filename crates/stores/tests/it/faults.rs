@@ -51,7 +51,7 @@ pub(crate) async fn killed_amid_puts(
             break;
         }
     }
-    killer.await.unwrap();
+    killer.await.expect("the store answers");
     let failed = failed.expect("a put fails while the server is away");
     let acknowledged = acknowledged.load(Ordering::Acquire);
     let expected = batch(acknowledged);
@@ -65,10 +65,10 @@ pub(crate) async fn killed_amid_puts(
         );
         assert!(found == *cell || found.timestamp == failed, "{key:?}: {found:?}");
     }
-    store.put_if_newer(&batch(failed)).await.unwrap();
-    store.put_if_newer(&batch(acknowledged)).await.unwrap();
+    store.put_if_newer(&batch(failed)).await.expect("the store answers");
+    store.put_if_newer(&batch(acknowledged)).await.expect("the store answers");
     let whole: Vec<_> = batch(failed).into_iter().map(|(_, cell)| Some(cell)).collect();
-    assert_eq!(cells(&*store, &expected).await.unwrap(), whole);
+    assert_eq!(cells(&*store, &expected).await.expect("the store answers"), whole);
 }
 
 /// Reads until the server answers. Each attempt is a request, which waits.
@@ -85,20 +85,23 @@ async fn until_served(store: &dyn Store, expected: &[KeyedCell]) -> Vec<Option<C
 /// A server that stalls: the put has an unknown outcome within its limit. It arrives later, after a newer one by another
 /// way, and changes nothing. A cut is an error, and the next call connects again.
 pub(crate) async fn slow_and_cut(proxy: &Proxy, slow: &dyn Store, direct: &dyn Store) {
-    slow.put_if_newer(&batch(1)).await.unwrap();
+    slow.put_if_newer(&batch(1)).await.expect("the store answers");
     proxy.stall();
-    let error = soon("the limit of a put", slow.put_if_newer(&batch(2))).await.unwrap_err();
+    let error =
+        soon("the limit of a put", slow.put_if_newer(&batch(2))).await.expect_err("the store does not serve");
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
-    direct.put_if_newer(&batch(3)).await.unwrap();
+    direct.put_if_newer(&batch(3)).await.expect("the store answers");
     proxy.resume();
     let newest: Vec<_> = batch(3).into_iter().map(|(_, cell)| Some(cell)).collect();
     assert_eq!(soon("the server's return", until_served(slow, &batch(3))).await, newest);
     proxy.cut();
-    let error = soon("the end of a cut connection", slow.put_if_newer(&batch(4))).await.unwrap_err();
+    let error = soon("the end of a cut connection", slow.put_if_newer(&batch(4)))
+        .await
+        .expect_err("the store does not serve");
     assert!(matches!(error, StoreError::Unknown { .. } | StoreError::Unavailable { .. }), "{error}");
     proxy.resume();
     soon("the server's return", until_served(slow, &batch(3))).await;
-    slow.put_if_newer(&batch(5)).await.unwrap();
+    slow.put_if_newer(&batch(5)).await.expect("the store answers");
     let newest: Vec<_> = batch(5).into_iter().map(|(_, cell)| Some(cell)).collect();
-    assert_eq!(cells(direct, &batch(5)).await.unwrap(), newest);
+    assert_eq!(cells(direct, &batch(5)).await.expect("the store answers"), newest);
 }

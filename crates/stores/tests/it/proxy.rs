@@ -27,13 +27,13 @@ struct Traffic {
 
 impl Proxy {
     pub(crate) fn to(server: SocketAddr) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the proxy works");
+        let address = listener.local_addr().expect("the proxy works");
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for client in listener.incoming() {
-                let client = client.unwrap();
+                let client = client.expect("the proxy works");
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 shared.carry(&client, &server);
             }
@@ -47,19 +47,19 @@ impl Proxy {
 
     /// Holds what arrives back, until [`Proxy::resume`].
     pub(crate) fn stall(&self) {
-        self.state.traffic.lock().unwrap().is_stalled = true;
+        self.state.traffic.lock().expect("the proxy works").is_stalled = true;
     }
 
     /// Lets everything pass, in the order of its arrival.
     pub(crate) fn resume(&self) {
-        let mut traffic = self.state.traffic.lock().unwrap();
+        let mut traffic = self.state.traffic.lock().expect("the proxy works");
         (traffic.is_stalled, traffic.is_cut) = (false, false);
         self.state.resumed.notify_all();
     }
 
     /// Closes all connections, and each new one, until [`Proxy::resume`].
     pub(crate) fn cut(&self) {
-        let mut traffic = self.state.traffic.lock().unwrap();
+        let mut traffic = self.state.traffic.lock().expect("the proxy works");
         traffic.is_cut = true;
         for stream in traffic.streams.drain(..) {
             // The other side may have closed it already.
@@ -71,13 +71,14 @@ impl Proxy {
 
 impl State {
     fn carry(self: &Arc<State>, client: &TcpStream, server: &TcpStream) {
-        let mut traffic = self.traffic.lock().unwrap();
+        let mut traffic = self.traffic.lock().expect("the proxy works");
         if traffic.is_cut {
             return;
         }
         for (from, to) in [(client, server), (server, client)] {
-            let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-            traffic.streams.push(from.try_clone().unwrap());
+            let (mut from, mut to) =
+                (from.try_clone().expect("the proxy works"), to.try_clone().expect("the store answers"));
+            traffic.streams.push(from.try_clone().expect("the proxy works"));
             let state = Arc::clone(self);
             thread::spawn(move || {
                 let mut bytes = [0; 16 << 10];
@@ -85,8 +86,10 @@ impl State {
                     drop(
                         state
                             .resumed
-                            .wait_while(state.traffic.lock().unwrap(), |traffic| traffic.is_stalled)
-                            .unwrap(),
+                            .wait_while(state.traffic.lock().expect("the proxy works"), |traffic| {
+                                traffic.is_stalled
+                            })
+                            .expect("the proxy works"),
                     );
                     if to.write_all(&bytes[..length]).is_err() {
                         break;

@@ -10,7 +10,7 @@ use crate::faults;
 use crate::proxy::Proxy;
 
 async fn open(server: &RedisServer) -> RedisStore {
-    RedisStore::open(&RedisOptions::at(server.url())).await.unwrap()
+    RedisStore::open(&RedisOptions::at(server.url())).await.expect("the store answers")
 }
 
 #[tokio::test]
@@ -29,12 +29,22 @@ async fn redis_compares_whole_timestamps() {
     for (at, low) in timestamps.iter().enumerate() {
         for high in &timestamps[at + 1..] {
             let key = format!("{low}/{high}");
-            store.put_if_newer(&[(key.clone().into(), Cell::put(*high, "high"))]).await.unwrap();
-            store.put_if_newer(&[(key.clone().into(), Cell::put(*low, "low"))]).await.unwrap();
-            assert_eq!(store.get(key.as_bytes()).await.unwrap(), Some(Cell::put(*high, "high")), "{key}");
+            store
+                .put_if_newer(&[(key.clone().into(), Cell::put(*high, "high"))])
+                .await
+                .expect("the store answers");
+            store
+                .put_if_newer(&[(key.clone().into(), Cell::put(*low, "low"))])
+                .await
+                .expect("the store answers");
+            assert_eq!(
+                store.get(key.as_bytes()).await.expect("the store answers"),
+                Some(Cell::put(*high, "high")),
+                "{key}"
+            );
         }
     }
-    let all = store.scan(&KeyRange::all(), usize::MAX, Direction::Forward).await.unwrap();
+    let all = store.scan(&KeyRange::all(), usize::MAX, Direction::Forward).await.expect("the store answers");
     assert_eq!(all.len(), timestamps.len() * (timestamps.len() - 1) / 2);
 }
 
@@ -46,12 +56,12 @@ async fn redis_drops_only_current_tombstones() {
         store
             .put_if_newer(&[("a".into(), cell.clone()), (format!("b{}", cell.timestamp).into(), cell)])
             .await
-            .unwrap();
+            .expect("the store answers");
     }
-    assert_eq!(store.drop_tombstones(4).await.unwrap(), 1, "b3");
-    assert_eq!(store.drop_tombstones(9).await.unwrap(), 1, "b4");
-    assert_eq!(store.drop_tombstones(9).await.unwrap(), 0);
-    let left = store.scan(&KeyRange::all(), 10, Direction::Forward).await.unwrap();
+    assert_eq!(store.drop_tombstones(4).await.expect("the store answers"), 1, "b3");
+    assert_eq!(store.drop_tombstones(9).await.expect("the store answers"), 1, "b4");
+    assert_eq!(store.drop_tombstones(9).await.expect("the store answers"), 0);
+    let left = store.scan(&KeyRange::all(), 10, Direction::Forward).await.expect("the store answers");
     assert_eq!(left, [("a".into(), Cell::put(5, "five")), ("b5".into(), Cell::put(5, "five"))]);
 }
 
@@ -59,10 +69,10 @@ async fn redis_drops_only_current_tombstones() {
 async fn redis_loads_scripts_again() {
     let server = RedisServer::start();
     let store = open(&server).await;
-    store.put_if_newer(&[("a".into(), Cell::put(1, "one"))]).await.unwrap();
-    assert!(server.command("SCRIPT FLUSH").unwrap().starts_with("+OK"));
-    store.put_if_newer(&[("a".into(), Cell::put(2, "two"))]).await.unwrap();
-    assert_eq!(store.get(b"a").await.unwrap(), Some(Cell::put(2, "two")));
+    store.put_if_newer(&[("a".into(), Cell::put(1, "one"))]).await.expect("the store answers");
+    assert!(server.command("SCRIPT FLUSH").expect("the store answers").starts_with("+OK"));
+    store.put_if_newer(&[("a".into(), Cell::put(2, "two"))]).await.expect("the store answers");
+    assert_eq!(store.get(b"a").await.expect("the store answers"), Some(Cell::put(2, "two")));
 }
 
 #[tokio::test]
@@ -73,7 +83,8 @@ async fn redis_that_may_lose_cells_is_refused() {
         (["--maxmemory-policy", "allkeys-lru"], "maxmemory-policy noeviction"),
     ] {
         let server = RedisServer::with(&settings);
-        let error = RedisStore::open(&RedisOptions::at(server.url())).await.unwrap_err();
+        let error =
+            RedisStore::open(&RedisOptions::at(server.url())).await.expect_err("the store does not serve");
         assert!(matches!(&error, StoreError::Refused { reason: text } if text.contains(reason)), "{error}");
     }
 }
@@ -84,18 +95,21 @@ async fn redis_replica_is_no_store() {
     let primary = RedisServer::start();
     let server = RedisServer::start();
     let store = open(&server).await;
-    store.put_if_newer(&[("a".into(), Cell::put(1, "one"))]).await.unwrap();
+    store.put_if_newer(&[("a".into(), Cell::put(1, "one"))]).await.expect("the store answers");
     assert!(
         server
             .command(&format!("REPLICAOF 127.0.0.1 {}", primary.address().port()))
-            .unwrap()
+            .expect("the store answers")
             .starts_with("+OK")
     );
     for _ in 0..2 {
-        let error = store.put_if_newer(&[("a".into(), Cell::put(2, "two"))]).await.unwrap_err();
+        let error = store
+            .put_if_newer(&[("a".into(), Cell::put(2, "two"))])
+            .await
+            .expect_err("the store does not serve");
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     }
-    let error = store.get(b"a").await.unwrap_err();
+    let error = store.get(b"a").await.expect_err("the store does not serve");
     assert!(error.to_string().contains("is a replica"), "{error}");
 }
 
@@ -120,7 +134,7 @@ async fn redis_slow_or_cut_off_is_survived() {
         command_timeout: Duration::from_millis(500),
         ..RedisOptions::at(format!("redis://{}/", proxy.address()))
     };
-    let slow = RedisStore::open(&options).await.unwrap();
+    let slow = RedisStore::open(&options).await.expect("the store answers");
     faults::slow_and_cut(&proxy, &slow, &open(&server).await).await;
 }
 
@@ -128,7 +142,7 @@ async fn redis_slow_or_cut_off_is_survived() {
 async fn redis_closed_store_refuses() {
     let server = RedisServer::start();
     let store = open(&server).await;
-    store.close().await.unwrap();
+    store.close().await.expect("the store answers");
     assert!(matches!(store.get(b"a").await, Err(StoreError::Refused { .. })));
 }
 
@@ -140,7 +154,7 @@ async fn redis_callers_share_a_failed_attempt() {
     let proxy = Proxy::to(server.address());
     let options =
         RedisOptions { command_timeout: LIMIT, ..RedisOptions::at(format!("redis://{}/", proxy.address())) };
-    let store = Arc::new(RedisStore::open(&options).await.unwrap());
+    let store = Arc::new(RedisStore::open(&options).await.expect("the store answers"));
     proxy.stall();
     assert!(store.get(b"a").await.is_err(), "the connection is dropped");
     let begun = Instant::now();
@@ -151,7 +165,7 @@ async fn redis_callers_share_a_failed_attempt() {
         })
         .collect();
     for caller in callers {
-        let error = caller.await.unwrap().unwrap_err();
+        let error = caller.await.expect("the store answers").expect_err("the store does not serve");
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     }
     assert!(begun.elapsed() < LIMIT * 20, "{:?}", begun.elapsed());
