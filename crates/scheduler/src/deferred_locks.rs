@@ -168,7 +168,7 @@ mod tests {
     fn held_locks_end_with_their_write_set() {
         let mut scheduler = followed();
         let doubt = scheduler.order_mut().doubt(DATABASE, of(1));
-        scheduler.lock_marks.hold(doubt, DATABASE, of(1));
+        scheduler.hold_locks(doubt, DATABASE, of(1));
         assert!(
             is_locked_out(&mut scheduler, DATABASE, &of(1))
                 && !is_locked_out(&mut scheduler, DATABASE, &of(2))

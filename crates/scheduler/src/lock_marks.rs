@@ -38,9 +38,11 @@ impl LockMarks {
     }
 
     /// Records that the transaction of this in-flight write set may hold ACCESS EXCLUSIVE locks on these
-    /// tables until the write set ends.
-    pub fn hold(&mut self, doubt: DoubtId, database: DatabaseId, footprint: Footprint) {
-        self.0.entry(database).or_default().held.push((doubt, footprint));
+    /// tables until the write set ends. Forgets those of write sets that have ended.
+    pub(crate) fn hold(&mut self, doubt: DoubtId, database: DatabaseId, footprint: Footprint, order: &Order) {
+        let held = &mut self.0.entry(database).or_default().held;
+        held.retain(|(doubt, _)| order.doubt_state(*doubt).is_some());
+        held.push((doubt, footprint));
     }
 
     /// The newest mark.
@@ -71,5 +73,23 @@ impl LockMarks {
             _ => true,
         };
         marks.held.iter().any(|(_, held)| touches(held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use history::Access;
+
+    #[test]
+    fn ended_write_sets_are_forgotten_without_any_reader() {
+        let (mut marks, mut order) = (LockMarks::default(), Order::new(order::Options::default()));
+        let (database, footprint) = (DatabaseId::new(5), Footprint::of(RelationId::new(1), Access::WHOLE));
+        for _ in 0..3 {
+            let doubt = order.doubt(database, Footprint::NOTHING);
+            marks.hold(doubt, database, footprint.clone(), &order);
+            order.answered_quietly(doubt);
+        }
+        assert_eq!(marks.0[&database].held.len(), 1);
     }
 }

@@ -144,7 +144,7 @@ impl Session {
         let name_changes = self.state.name_changes();
         if !todo.keeps_settings() {
             let is_one = match todo {
-                Todo::Several(several) => {
+                Todo::Several(several) if several.runs_its_only_parse => {
                     matches!(&*several.statements, [one] if one.what == session_state::utility::What::Tree)
                 }
                 _ => false,

@@ -103,6 +103,8 @@ pub(super) struct Several {
     pub(super) dirt: Option<Dirt>,
     /// The statements, in order.
     pub(super) statements: Rc<[Statement]>,
+    /// True if the only statement that runs is the only one that is parsed.
+    pub(super) runs_its_only_parse: bool,
     /// Reason why they run at the primary.
     pub(super) reason: Reason,
     /// The reason of the last statement among them, if it has a query tree.
@@ -121,6 +123,7 @@ impl Several {
             may_end_block: true,
             dirt: Some(Dirt::Unknown),
             statements: Rc::new([unknown]),
+            runs_its_only_parse: false,
             reason,
             last: None,
             catalog: 0,
@@ -141,6 +144,7 @@ impl Several {
             locks_out_readers: utilities().any(Utility::doubt_at_statement),
             may_end_block: utilities().any(ends_block),
             dirt: has_tree.then_some(Dirt::Unknown),
+            runs_its_only_parse: false,
             reason: Reason::Stay("several_statements"),
             last: None,
             statements,
@@ -576,11 +580,13 @@ impl Session {
             may_end_block: false,
             dirt: None,
             statements: Rc::new([]),
+            runs_its_only_parse: false,
             reason: Reason::Stay("several_statements"),
             last: None,
             catalog: self.database.version(),
         };
         let (mut statements, mut at, mut executes) = (Vec::new(), 0, 0);
+        let (mut parses, mut are_new) = (0, true);
         while at < bytes.len() {
             let Step::Whole(frame) = splitter.next(&bytes[at..]).map_err(Ended::Malformed)? else { break };
             at += frame.bytes().len();
@@ -588,6 +594,7 @@ impl Session {
                 front::PARSE => {
                     let parse = Parse::read(&frame).map_err(Ended::Malformed)?;
                     parsed.insert(parse.name, self.prepared(&parse));
+                    parses += 1;
                 }
                 front::BIND => {
                     let bind = Bind::read(&frame).map_err(Ended::Malformed)?;
@@ -598,6 +605,7 @@ impl Session {
                     };
                     // Planning and the parameters' types run code, though no statement is executed.
                     let is_new = parsed.contains_key(bind.statement);
+                    are_new &= is_new;
                     match self.add(&mut several, &prepared, &bind, is_new) {
                         Ok(completes) => bound = Some(completes),
                         Err(todo) => return Ok(*todo),
@@ -629,6 +637,7 @@ impl Session {
             several.reason = reason;
         }
         several.statements = statements.into();
+        several.runs_its_only_parse = parses == 1 && executes == 1 && are_new;
         Ok(Todo::Several(several))
     }
 

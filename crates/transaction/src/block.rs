@@ -309,7 +309,7 @@ impl<C: Cluster> Block<C> {
         let known = self.locks_out.iter().any(|(known, _)| known.covers(footprint));
         if locks_out_readers && !known {
             let doubt = InDoubt::begin(&self.cluster, session.backend(), self.database, footprint.clone());
-            self.cluster.scheduler().lock_marks.hold(doubt.id(), self.database, footprint.clone());
+            self.cluster.scheduler().hold_locks(doubt.id(), self.database, footprint.clone());
             self.locks_out.push((footprint.clone(), doubt));
         }
         session.at_primary(reason).await

@@ -421,3 +421,31 @@ fn named_before_analysis_leaves() {
         }
     }
 }
+
+/// A Parse behind a statement that has changed the settings in the same batch is not repeated under others.
+#[test]
+fn named_behind_a_change_of_settings_keeps_its_meaning() {
+    let servers = Scratch::start(1);
+    database_at(&servers, "named_behind");
+    servers.query_in(
+        "named_behind",
+        "CREATE TABLE days AS SELECT date '2020-01-01' + n AS day FROM generate_series(0, 99) n",
+    );
+    let open = Open::before(&servers, Writers::Anywhere, |setup| setup.pools = Pools::of_all(shared(1)));
+    let mut raw = Raw::ready(&open, "named_behind");
+    until_it_leaves(&open, &mut raw, "SELECT count(*) FROM days");
+    raw.ask(|out| {
+        out.parse(b"", b"SELECT set_config('DateStyle', 'ISO, DMY', false)", &[]);
+        out.bind(b"", b"", &[0; 6]);
+        out.execute(b"", 0);
+        out.parse(b"behind", b"SELECT day FROM days WHERE day = '01/02/2020'", &[]);
+        out.sync();
+    });
+    raw.until_ready();
+    query(&mut raw, "SET DateStyle = 'ISO, MDY'");
+    // Its tree is known meanwhile, and reads of the same text leave.
+    until_it_leaves(&open, &mut raw, "SELECT day FROM days WHERE day = '01/02/2020'");
+    for _ in 0..5 {
+        assert_eq!(run_named(&mut raw, b"behind"), ["2020-02-01"]);
+    }
+}
