@@ -17,7 +17,7 @@ use crate::bugs::Bug;
 use crate::question::Verdict;
 use crate::scheduler::{Scheduler, Writers};
 use history::{Access, DatabaseId, Footprint, RelationId};
-use order::GaugeNumber;
+use order::{DoubtId, GaugeNumber};
 use std::collections::BTreeSet;
 
 /// A relation that the block has read was locked against readers since.
@@ -113,6 +113,12 @@ pub fn is_locked_out(scheduler: &mut Scheduler, database: DatabaseId, footprint:
     !options.bugs.has(Bug::HeldLocksIgnored) && lock_marks.is_held(database, footprint, order)
 }
 
+/// Records that the transaction of this in-flight write set may hold ACCESS EXCLUSIVE locks on these tables
+/// until the write set ends.
+pub fn hold_locks(scheduler: &mut Scheduler, doubt: DoubtId, database: DatabaseId, footprint: Footprint) {
+    scheduler.lock_marks.hold(doubt, database, footprint, &scheduler.order);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +174,7 @@ mod tests {
     fn held_locks_end_with_their_write_set() {
         let mut scheduler = followed();
         let doubt = scheduler.order_mut().doubt(DATABASE, of(1));
-        scheduler.hold_locks(doubt, DATABASE, of(1));
+        hold_locks(&mut scheduler, doubt, DATABASE, of(1));
         assert!(
             is_locked_out(&mut scheduler, DATABASE, &of(1))
                 && !is_locked_out(&mut scheduler, DATABASE, &of(2))

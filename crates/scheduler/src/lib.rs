@@ -42,7 +42,7 @@ mod turns;
 mod waiting_reads;
 
 pub use bugs::{Bug, Bugs};
-pub use deferred_locks::{DeferredLocks, LOCKED_OUT, is_locked_out};
+pub use deferred_locks::{DeferredLocks, LOCKED_OUT, hold_locks, is_locked_out};
 pub use latest_state_reads::Whole;
 pub use lock_marks::LockMarks;
 pub use question::{End, Pass, Proof, Question, Ran, Route, SessionMarks, Ticket, Verdict};

@@ -14,7 +14,7 @@ use crate::standby::{Kind, Serving, Standby, StandbyId, StandbyView, Standbys};
 use crate::turns::{TurnId, Turns};
 use crate::waiting_reads::Waiters;
 use history::{Commit, DatabaseId, Footprint, Incarnation, Lsn, Version};
-use order::{DoubtId, Gauge, GaugeNumber, Order, Void};
+use order::{Gauge, GaugeNumber, Order, Void};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,12 +186,6 @@ impl Scheduler {
     /// The order of the primary.
     pub fn order(&self) -> &Order {
         &self.order
-    }
-
-    /// Records that the transaction of this in-flight write set may hold ACCESS EXCLUSIVE locks on these
-    /// tables until the write set ends.
-    pub fn hold_locks(&mut self, doubt: DoubtId, database: DatabaseId, footprint: Footprint) {
-        self.lock_marks.hold(doubt, database, footprint, &self.order);
     }
 
     /// The order of the primary, for in-flight write sets, wishes for snapshot probes, losses and

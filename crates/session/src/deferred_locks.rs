@@ -164,7 +164,7 @@ pub(super) fn locks_everything_out(session: &Session, doubt: DoubtId) {
     let Some(database) = session.database.id() else { return };
     let mut scheduler = session.service.cluster.scheduler();
     scheduler.lock_marks.mark(database, &Footprint::Everything);
-    scheduler.hold_locks(doubt, database, Footprint::Everything);
+    scheduler::hold_locks(&mut scheduler, doubt, database, Footprint::Everything);
 }
 
 /// Records a command that locks readers out, or may.

@@ -5,7 +5,7 @@ use crate::bugs::Bug;
 use crate::read::{at_primary, deliver, proven, ready, verdict};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
 use history::{Consistency, DatabaseId, Footprint, RelationId};
-use scheduler::{CatalogMark, DeferredLocks, LOCKED_OUT, Question, Reason, Route, is_locked_out};
+use scheduler::{CatalogMark, DeferredLocks, LOCKED_OUT, Question, Reason, Route, hold_locks, is_locked_out};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -309,7 +309,7 @@ impl<C: Cluster> Block<C> {
         let known = self.locks_out.iter().any(|(known, _)| known.covers(footprint));
         if locks_out_readers && !known {
             let doubt = InDoubt::begin(&self.cluster, session.backend(), self.database, footprint.clone());
-            self.cluster.scheduler().hold_locks(doubt.id(), self.database, footprint.clone());
+            hold_locks(&mut self.cluster.scheduler(), doubt.id(), self.database, footprint.clone());
             self.locks_out.push((footprint.clone(), doubt));
         }
         session.at_primary(reason).await
