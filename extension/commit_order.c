@@ -203,7 +203,7 @@ typedef enum Admission
 {
 	ADMITTED,
 	EARLY,						/* its turn comes */
-	CLOSED,						/* nobody has opened the gate */
+	CLOSED,						/* no session has opened the gate */
 	PASSED						/* the version has been committed */
 } Admission;
 

@@ -4,7 +4,7 @@
  *
  *   [shape, change of the number of rows, key, image, items written, items shared]
  *
- * A rolled back subtransaction takes its notes with it. A transaction whose notes nobody has read does not commit.
+ * A rolled back subtransaction takes its notes with it. A transaction whose notes were not read does not commit.
  */
 #include "consort.h"
 

@@ -1,4 +1,4 @@
--- The order of commits. The server has consort in shared_preload_libraries, and nobody has opened the gate.
+-- The order of commits. The server has consort in shared_preload_libraries, and no session has opened the gate.
 SET synchronous_commit = on;
 SET client_min_messages = warning;
 CREATE EXTENSION dblink;

@@ -1,4 +1,4 @@
--- What nobody certifies is not committed.
+-- What is not certified is not committed.
 CREATE TABLE r (id int PRIMARY KEY);
 SELECT consort.watch('r'::regclass);
 INSERT INTO r VALUES (1);

@@ -48,7 +48,7 @@ pub(crate) struct Ownership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The store has no mark.
-    Nobody,
+    Absent,
     /// The store has this database's mark, of this epoch.
     This(u64),
     /// The store has another database's mark, of this epoch.
@@ -95,7 +95,7 @@ pub(crate) fn identity(disk: &Disk, folder: &Path) -> Result<String, Error> {
 pub(crate) async fn owner(store: &dyn Store, identity: &str) -> Result<Owner, Error> {
     store.settle(&[owner_key()]).await?;
     let cell = store.get(&owner_key()).await?;
-    let Some(Cell { timestamp, value: Some(value) }) = cell else { return Ok(Owner::Nobody) };
+    let Some(Cell { timestamp, value: Some(value) }) = cell else { return Ok(Owner::Absent) };
     if value == identity.as_bytes() {
         return Ok(Owner::This(timestamp));
     }

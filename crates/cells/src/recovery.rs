@@ -104,8 +104,8 @@ async fn claim(
     let taken = |reason: &str| Err(Error::StoreTaken { reason: reason.to_owned() });
     let epoch = match ownership::owner(store, &identity).await? {
         Owner::This(epoch) => epoch,
-        Owner::Nobody if newest == 0 => 0,
-        Owner::Nobody => return taken("the mark of the database whose ledger is in the folder is missing"),
+        Owner::Absent if newest == 0 => 0,
+        Owner::Absent => return taken("the mark of the database whose ledger is in the folder is missing"),
         Owner::Other(_, epoch) if adopt && newest == 0 => epoch,
         Owner::Other(..) if adopt => {
             return taken("only a database with an empty ledger adopts another one's store");

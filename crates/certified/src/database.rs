@@ -20,7 +20,7 @@ pub(crate) type Site = certified_flow::Site<Life>;
 pub(crate) struct Life {
     /// The functions that Consort has installed there.
     pub(crate) functions: Rc<Functions>,
-    /// How write sets are captured there; `None` until the node has caught up.
+    /// Capture of write sets there; `None` until the node has caught up.
     pub(crate) capture: Option<Capture>,
     /// The node commits versions in their order: `COMMIT`s of several sessions may be under way.
     pub(crate) keeps_order: bool,

@@ -47,7 +47,7 @@ fn text(capture: Capture) -> &'static str {
 
 /// A capture that is installed at a node.
 pub(crate) struct Installed {
-    /// Its kind.
+    /// Kind of the capture.
     pub(crate) capture: Capture,
     /// The node keeps the order of commits.
     pub(crate) keeps_order: bool,

@@ -51,7 +51,7 @@ pub struct Options {
     pub ledger_dir: PathBuf,
     /// How engines commit.
     pub engines: Engines,
-    /// How write sets are captured.
+    /// Capture of write sets.
     pub capture: config::Capture,
     /// How long a session waits for a version to be shown at its node.
     pub replica_wait_timeout: Duration,

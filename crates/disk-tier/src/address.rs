@@ -7,7 +7,7 @@ use tokio_postgres::config::Host as Named;
 /// The address in a URL such as `postgres://user@host:5432/db`. TLS is for connections by TCP.
 ///
 /// # Errors
-/// It is no such URL: a sentence for a person.
+/// Refusal of a URL that is none of these, as a sentence.
 pub fn address(url: &str, tls: Option<&Tls>) -> Result<Address, String> {
     let config: tokio_postgres::Config =
         url.parse().map_err(|error| format!("expected a URL such as postgres://user@host/db: {error}"))?;

@@ -54,7 +54,7 @@ pub struct BackEnd {
 pub struct Shown {
     /// User, host, port and database.
     pub name: String,
-    /// Its state.
+    /// State of the server.
     pub state: &'static str,
     /// The newest version that it has.
     pub applied: Option<u64>,
@@ -71,7 +71,7 @@ impl BackEnd {
         Rc::new(BackEnd { address, tier, log, applied, hold, state, why, one_by_one: Cell::new(0) })
     }
 
-    /// Its name for people, and in the log.
+    /// Name of the server, for people and in the log.
     pub fn name(&self) -> String {
         self.address.to_string()
     }
@@ -128,7 +128,7 @@ impl BackEnd {
     /// Completes when the back end has this version.
     ///
     /// # Errors
-    /// It is away or stopped, for a reason.
+    /// Change to away or stopped, with the reason.
     pub async fn until(&self, version: u64) -> Result<(), String> {
         let mut applied = self.applied.subscribe();
         loop {
@@ -147,7 +147,7 @@ impl BackEnd {
     /// Completes when the back end has all that is in the log now. Returns the version.
     ///
     /// # Errors
-    /// It is away or stopped, for a reason.
+    /// Change to away or stopped, with the reason.
     pub async fn drained(&self) -> Result<u64, String> {
         let newest = self.log.newest();
         self.until(newest).await.map(|()| newest)

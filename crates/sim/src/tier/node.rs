@@ -371,7 +371,7 @@ impl Node {
         }
     }
 
-    /// Copies the pages that have changed since the node's version from another node. False: it was in vain.
+    /// Copies the pages that have changed since the node's version from another node. False: it failed.
     async fn copies(&self, epoch: u64, support: &Rc<Node>, at_least: u64) -> bool {
         let newer_than = self.store().received();
         let copied = support.ask(async move |support: Rc<Node>| {

@@ -219,7 +219,7 @@ fn waits_for_the_writer_end_by_cancel_requests_and_limits() {
     let running = long.client.simple_query(update);
     let begun = long.wait(async {
         tokio::pin!(running);
-        // It has the writer when another one has waited in vain.
+        // It has the writer when the wait of another one has failed.
         driver.client.batch_execute("SET lock_timeout = '20ms'").await.expect("a limit");
         loop {
             tokio::select! {
