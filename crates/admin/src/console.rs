@@ -18,6 +18,7 @@ mod show_lists;
 mod show_mem;
 mod show_nothing;
 mod show_pools;
+mod show_reasons;
 mod show_replicas;
 mod show_replication;
 mod show_routes;
@@ -248,6 +249,7 @@ const SHOWS: &[Show] = &[
     show_help::SHOW,
     show_replicas::SHOW,
     show_routes::SHOW,
+    show_reasons::SHOW,
     show_in_flight::SHOW,
     show_snapshots::SHOW,
     show_slots::SHOW,

@@ -6,7 +6,7 @@ mod ordered;
 use std::collections::BTreeMap;
 
 use clap::Args;
-use config::Config;
+use config::{Config, OffloadInTransactions};
 use design::Design;
 use history::{Access, Footprint, RelationId, Rows};
 use ordered::In;
@@ -119,7 +119,7 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
                 let names = Names::of(&control, &catalog, &touched).await?;
                 match &ordered {
                     Some(ordered) => ordered.tree(&template, &values, declaration.as_ref()),
-                    None => print_stay(&template, &values),
+                    None => print_stay(&template, &values, config),
                 }
                 print(&template, &touched, &names);
             }
@@ -204,15 +204,36 @@ impl Names<'_> {
 }
 
 /// Prints if the statement may be offloaded, and the reasons why not.
-fn print_stay(template: &Template, values: &Values<'_>) {
+fn print_stay(template: &Template, values: &Values<'_>, config: &Config) {
     match template.stay_with(values) {
-        None => println!("  may run at a standby, if its result is proven fresh"),
+        None => {
+            println!("  outside a transaction: may run at a standby, if its result is proven fresh");
+            println!("  inside one: {}", in_transaction(config));
+        }
         Some(stay) => {
             println!("  runs at the primary: {}", stay.sentence());
             for other in template.stays.iter().filter(|other| **other != stay) {
                 println!("    and: {}", other.sentence());
             }
         }
+    }
+}
+
+/// Where a read of a READ COMMITTED transaction that may write runs.
+fn in_transaction(config: &Config) -> &'static str {
+    if config.design() != design::CONSORT {
+        return "at a standby if the transaction is READ ONLY; otherwise as the design says";
+    }
+    match config.offload_in_transactions {
+        OffloadInTransactions::On => {
+            "the same before the first write or other command; afterwards if such statements take 2 ms or more, and \
+             the transaction has not written what it reads (offload_in_transactions)"
+        }
+        OffloadInTransactions::Locked => {
+            "the same if such statements take 2 ms or more, and the transaction has not written what it reads \
+             (offload_in_transactions)"
+        }
+        OffloadInTransactions::Off => "at the primary, unless it is READ ONLY (offload_in_transactions)",
     }
 }
 

@@ -114,14 +114,20 @@ impl View for Fixture {
     }
 
     fn routes(&self) -> Vec<Route> {
-        vec![Route {
+        let route = |node: &str, statement: &str, reason, count| Route {
             database: "shop".into(),
-            statement: "SELECT * FROM t WHERE id = ?".into(),
-            node: "standby1".into(),
-            reason: "plain",
-            count: 5,
+            statement: statement.into(),
+            node: node.into(),
+            reason,
+            count,
             mean: Duration::from_micros(120),
-        }]
+        };
+        vec![
+            route("standby1", "SELECT * FROM t WHERE id = ?", "plain", 5),
+            route("primary", "SELECT now()", "clock", 3),
+            route("primary", "SELECT  count(*)\nFROM t WHERE at < now()", "clock", 1),
+            route("primary", "COMMIT", "commit", 1),
+        ]
     }
 
     fn led_by(&self) -> Option<String> {

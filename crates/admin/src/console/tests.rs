@@ -235,7 +235,21 @@ fn show_routes() {
     assert_eq!(
         shown("SHOW ROUTES"),
         [
-            "database=shop statement=SELECT * FROM t WHERE id = ? node=standby1 reason=plain count=5 mean_us=120"
+            "database=shop statement=SELECT * FROM t WHERE id = ? node=standby1 reason=plain count=5 mean_us=120",
+            "database=shop statement=SELECT now() node=primary reason=clock count=3 mean_us=120",
+            "database=shop statement=SELECT  count(*)\nFROM t WHERE at < now() node=primary reason=clock count=1 mean_us=120",
+            "database=shop statement=COMMIT node=primary reason=commit count=1 mean_us=120"
+        ]
+    );
+}
+
+#[test]
+fn show_reasons() {
+    assert_eq!(
+        shown("SHOW REASONS"),
+        [
+            "reason=clock count=4 share=40.0 % remedy=pass the time as a parameter example=SELECT now()",
+            "reason=commit count=1 share=10.0 % remedy=none: such statements run at the primary example=COMMIT"
         ]
     );
 }

@@ -23,6 +23,7 @@ const SHOWS: &[&str] = &[
     "HELP",
     "REPLICAS",
     "ROUTES",
+    "REASONS",
     "IN_FLIGHT",
     "SNAPSHOTS",
     "REPLICATION",

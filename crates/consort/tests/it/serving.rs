@@ -380,7 +380,9 @@ fn explain_says_what_a_statement_touches_and_what_keeps_it() {
     serving.run("attach", &[]).worked();
     let read = explain("SELECT n FROM orders WHERE id = 7").worked();
     assert!(
-        read.contains("may run at a standby") && read.contains("orders (id, n; 1 row by its key)"),
+        read.contains("outside a transaction: may run at a standby")
+            && read.contains("inside one: the same before the first write")
+            && read.contains("orders (id, n; 1 row by its key)"),
         "{read}"
     );
     let counted = explain("SELECT count(*) FROM orders").worked();
