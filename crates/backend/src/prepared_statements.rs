@@ -629,6 +629,11 @@ impl Statements {
     }
 }
 
+/// True if the pooled connection lacks the client's statement of this name.
+pub fn is_lacked(statements: &Statements, name: &[u8]) -> bool {
+    statements.lack(name).is_some()
+}
+
 /// True if the client's statement of this name was parsed and executed in one request before its text was
 /// analysed, and nothing that decides its meaning has changed since: neither the settings, which are `now`,
 /// nor the objects of names, by other sessions or by the session's own `changes`.

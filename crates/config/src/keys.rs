@@ -472,7 +472,7 @@ pub static KEYS: &[Key] = &[
     ),
     global(
         "offload_in_transactions",
-        "\"locked\"",
+        "\"on\"",
         "Offload of reads in transactions that may write: `off`; `locked`: long ones, with their table locks \
          held on the primary; `on`: also those before the first write \
          ([details](#reads-in-read-write-transactions)).",

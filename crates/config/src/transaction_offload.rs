@@ -6,9 +6,9 @@ pub enum OffloadInTransactions {
     /// The reads stay at the primary.
     Off,
     /// Long reads run at a replica, with their locks taken at the primary first.
-    #[default]
     Locked,
     /// As `Locked`. Before the transaction's first statement at the primary, reads of any length run at a
     /// replica, and their locks are taken before that statement.
+    #[default]
     On,
 }

@@ -3,6 +3,7 @@
 //! the batch runs.
 
 use super::Session;
+use super::deferred_locks::defers_locks;
 use super::primary::Ended;
 use super::request_analysis::Todo;
 use super::split_batch::{self, Part};
@@ -17,7 +18,8 @@ impl Session {
     /// Returns the head of a batch that must run before it is known if the rest runs at a standby: the BEGIN
     /// of a block that might, or statements that are parsed in such a block.
     pub(super) fn head_apart(&mut self, request: Request) -> Result<Option<Request>, Ended> {
-        let begins = self.state.block() == BlockStatus::Idle && self.state.wants_snapshots();
+        let reads_there = self.state.wants_snapshots() || defers_locks(self);
+        let begins = self.state.block() == BlockStatus::Idle && reads_there;
         if self.stands_alone() || !begins && !self.may_be_first_of_snapshot() {
             return Ok(None);
         }
@@ -55,6 +57,7 @@ impl Session {
     /// Runs the head of a batch alone. The rest is the next request, unless the head fails.
     pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
         self.probe().await?;
+        self.ask_before_a_block().await?;
         self.at_home().await?;
         let under = self.parses_under(&Todo::Quiet);
         self.line.statements.parses_under(under, Vec::new());

@@ -164,6 +164,14 @@ impl Current {
             }]
         )
     }
+
+    /// True if the request, which began the block among other statements, may have locked readers out in it.
+    pub(super) fn may_have_locked_out(&self) -> bool {
+        let any = |is: fn(&Utility) -> bool| {
+            self.statements.iter().any(|one| matches!(&one.what, What::Utility(utility) if is(utility)))
+        };
+        any(Utility::doubt_at_statement) || !any(|utility| matches!(utility, Utility::Begin(_)))
+    }
 }
 
 impl There {

@@ -2,16 +2,15 @@
 //! primary. The session keeps the read, and has the primary bind it before that statement, which takes the
 //! read's locks (`transaction::Block::open`).
 
-use super::primary::{Ended, ToBind};
-use super::reads_in_block::IN_PARTS;
+use super::consort_settings::cancelled;
+use super::reads_in_block::{IN_PARTS, bind_at_primary};
 use super::{Mode, Session};
-use backend::batch;
 use backend::prepared_statements::Statement as Prepared;
 use backend::request::{Kind, Request};
 use cluster::Cluster;
 use cluster::plan::{Leaving, Writing};
 use config::OffloadInTransactions;
-use history::Footprint;
+use history::{Consistency, Footprint};
 use order::DoubtId;
 use scheduler::Reason;
 use session_state::utility::Utility;
@@ -44,6 +43,12 @@ struct DeferredRead {
 /// True if the read may run at a standby and defer its locks.
 pub(super) fn may_defer_locks(session: &Session) -> bool {
     defers_locks(session) && session.txn.block().is_some_and(transaction::Block::may_defer_locks)
+}
+
+/// True if this read may run at a standby and defer its locks. Below `strong` nothing would prove that the locks
+/// could have been held.
+pub(super) fn defers_locks_of(session: &Session, leaving: &Leaving) -> bool {
+    leaving.question.consistency == Consistency::Strong && may_defer_locks(session)
 }
 
 /// True if blocks of the session may defer locks.
@@ -109,7 +114,7 @@ pub(super) fn keep_read(session: &mut Session) {
 pub(super) async fn bind_kept_reads(session: &mut Session) -> Locks {
     let reads = std::mem::take(&mut session.txn.begins().deferred);
     for read in &reads.kept {
-        if let Err(ended) = bind_read(session, read) {
+        if let Err(ended) = bind_at_primary(session, read.kind, &read.bytes, read.statement.as_ref()) {
             session.ended = Some(ended);
             return Locks::ConnectionLost;
         }
@@ -134,30 +139,6 @@ pub(super) async fn bind_kept_reads(session: &mut Session) -> Locks {
     Locks::Refused
 }
 
-fn bind_read(session: &mut Session, read: &DeferredRead) -> Result<(), Ended> {
-    let batch = match read.kind {
-        Kind::Batch => batch::read(&read.bytes, session.line.client.splitter).map_err(Ended::Malformed)?,
-        _ => None,
-    };
-    let (Some(batch), Some(statement)) = (batch, &read.statement) else {
-        let frame = Frame::new(&read.bytes).map_err(Ended::Malformed)?;
-        let text = Box::<[u8]>::from(wire::query_text(&frame).map_err(Ended::Malformed)?);
-        let statement = Prepared::new(text, []);
-        let what = ToBind::Text { statement: &statement, describes: false };
-        session.line.primary.ask_bound(&what, None);
-        return Ok(());
-    };
-    let what = match batch.bind.statement {
-        [] => ToBind::Text { statement, describes: false },
-        name => ToBind::Named(name),
-    };
-    if let ToBind::Named(name) = what {
-        session.line.primary.learn(name, &mut session.line.statements);
-    }
-    session.line.primary.ask_bound(&what, Some(batch.bind.rest));
-    Ok(())
-}
-
 /// Records that a request may lock readers out and commit, and that no decoder reports the lock: several
 /// statements in one, or the commit of a prepared transaction.
 pub(super) fn locks_everything_out(session: &Session, doubt: DoubtId) {
@@ -176,6 +157,8 @@ pub(super) fn heeds_lock(
     let locks = match utility {
         Utility::Lock { exclusive, .. } => *exclusive,
         Utility::Maintain | Utility::Unknown => true,
+        // No event trigger fires: REASSIGN OWNED locks tables.
+        Utility::Ddl { everywhere, .. } => *everywhere,
         Utility::CommitPrepared(_) => {
             session.current.commits.locks_out = true;
             return;
@@ -196,8 +179,9 @@ pub(super) async fn fail_locked_out(session: &mut Session) -> AtPrimary {
     if session.ended.is_some() {
         return AtPrimary::ConnectionLost;
     }
+    let is_cancelled = session.line.seat.running.is_cancelled();
     let mut error = Vec::new();
-    error.problem(&locked_out());
+    error.problem(&if is_cancelled { cancelled() } else { locked_out() });
     answer_failed_block(session, &error);
     AtPrimary::Answered
 }

@@ -259,6 +259,10 @@ impl transaction::Session for Session {
         bind_kept_reads(self).await
     }
 
+    fn is_cancelled(&self) -> bool {
+        self.line.seat.running.is_cancelled()
+    }
+
     async fn fail_unlocked_block(&mut self) -> AtPrimary {
         fail_locked_out(self).await
     }

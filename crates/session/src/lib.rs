@@ -60,7 +60,9 @@ use commit_turns::Way;
 use conn::log_in::Wish;
 use conn::registry::Moved;
 use current::Current;
-use deferred_locks::{defers_locks, heeds_lock, may_defer_locks, opens_block, read_unlocked};
+use deferred_locks::{
+    DeferredReads, defers_locks, defers_locks_of, heeds_lock, may_defer_locks, opens_block, read_unlocked,
+};
 use history::Footprint;
 use mode::Mode;
 use pending_analysis::Unjudged;
@@ -268,6 +270,7 @@ impl Session {
             return Err(Ended::NoBlocks);
         }
         self.current.fresh = stays_fresh && todo.leaves_block_fresh();
+        let defers_on = todo.only_reads() && may_defer_locks(self);
         if is_answered_here(self, request, &todo).await? {
             return self.line.send().await;
         }
@@ -279,7 +282,9 @@ impl Session {
         let _alone = self.before_commands(&todo, &made).await;
         self.before_a_change_of_ours(request, &todo).await;
         let reload = self.begin_reload();
-        self.ask_before_a_block(&todo).await?;
+        if matches!(todo, Todo::Utility(_)) {
+            self.ask_before_a_block().await?;
+        }
         let under = self.parses_under(&todo);
         let meanings = std::mem::take(&mut self.current.meant.meanings);
         self.line.statements.parses_under(under, meanings);
@@ -301,6 +306,9 @@ impl Session {
             reload.answered(&self.service.cluster, self.current.said.failed);
         }
         self.give_identities(&made).await?;
+        if let Some(at) = self.txn.at_primary().filter(|_| defers_on) {
+            at.block.iter_mut().for_each(Block::defers_again);
+        }
         if self.txn.snapshot().is_none() {
             self.settle().await;
         }
@@ -317,8 +325,8 @@ impl Session {
     }
 
     /// Runs the internal queries that must precede a block: inside it there is no room for them.
-    async fn ask_before_a_block(&mut self, todo: &Todo) -> Result<(), Ended> {
-        if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
+    async fn ask_before_a_block(&mut self) -> Result<(), Ended> {
+        if self.state.block() != BlockStatus::Idle {
             return Ok(());
         }
         let reads_there = self.state.wants_snapshots() || defers_locks(self);
@@ -419,7 +427,9 @@ impl Session {
                 return self.begin_snapshot(&leaving).await;
             }
             Plan::Leaves(_) if self.state.read_only_snapshot() => self.quiet(ISOLATION).await,
-            Plan::Leaves(leaving) if in_block && may_defer_locks(self) => read_unlocked(self, &leaving).await,
+            Plan::Leaves(leaving) if in_block && defers_locks_of(self, &leaving) => {
+                read_unlocked(self, &leaving).await
+            }
             Plan::Leaves(leaving) if in_block => self.read_in_block(&leaving).await,
             Plan::Leaves(mut leaving) => {
                 if leaving.catalog == self.database.version() {
@@ -564,7 +574,10 @@ impl Session {
         self.told_no_more("several_statements");
         self.current.reason = several.reason;
         self.current.statements = several.statements;
-        match self.txn.takes_block() {
+        let mut block = self.txn.takes_block();
+        // One of the statements may be a ROLLBACK TO.
+        block.iter_mut().for_each(Block::goes_back);
+        match block {
             Some(mut block) if several.may_end_block => {
                 self.current.commits.locks_out = several.locks_out_readers;
                 self.still_understood(&mut several.footprint, several.catalog);
@@ -611,11 +624,14 @@ impl Session {
         if at.block.is_none() {
             let Some(database) = self.database.id() else { return };
             let mut block = Block::new(&self.service.cluster, database);
+            // AND CHAIN: the reads of the block before hold no locks.
+            at.deferred = DeferredReads::default();
             if self.current.begins_block() {
                 self.block_is_told();
             } else {
                 // The block began among other statements: its write set so far is unknown.
-                self.note(&mut block, &Footprint::Everything, true).await;
+                let locks_out = self.current.may_have_locked_out();
+                self.note(&mut block, &Footprint::Everything, locks_out).await;
             }
             self.txn.begins().block = Some(block);
         }

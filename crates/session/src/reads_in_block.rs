@@ -10,7 +10,7 @@
 use super::Session;
 use super::primary::{Ended, ToBind};
 use backend::batch;
-use backend::prepared_statements::Statement as Prepared;
+use backend::prepared_statements::{Statement as Prepared, is_lacked};
 use backend::request::Kind;
 use cluster::plan::{Leaving, Writing};
 use config::OffloadInTransactions;
@@ -19,7 +19,7 @@ use statement_analysis::shape::Shape;
 use std::rc::Rc;
 use std::time::Duration;
 use transaction::{AtPrimary, Locks};
-use wire::{Answers, Frame, Malformed, Problem, Status};
+use wire::{Answers, Frame, Problem, Status};
 
 /// Average duration below which a statement stays with its block: locking its tables costs about as much.
 const WORTH: Duration = Duration::from_millis(2);
@@ -76,31 +76,10 @@ impl Session {
     pub(super) fn lock_at_primary(&mut self) -> AtPrimary {
         let Some(request) = self.current.request else { return AtPrimary::Answered };
         let bytes = self.line.bytes(request).to_vec();
-        let batch = match request.kind {
-            Kind::Batch => batch::read(&bytes, self.line.client.splitter),
-            _ => Ok(None),
-        };
-        match (batch, &self.current.statement) {
-            (Ok(Some(batch)), Some(statement)) => {
-                let what = match batch.bind.statement {
-                    [] => ToBind::Text { statement, describes: batch.describes_statement },
-                    name => ToBind::Named(name),
-                };
-                if let ToBind::Named(name) = what {
-                    self.line.primary.learn(name, &mut self.line.statements);
-                }
-                self.line.primary.ask_bound(&what, Some(batch.bind.rest));
-            }
-            _ => {
-                let text =
-                    Frame::new(&bytes).and_then(|frame| wire::query_text(&frame).map(Box::<[u8]>::from));
-                let Ok(text) = text else {
-                    self.ended = Some(Ended::Malformed(Malformed::Body));
-                    return AtPrimary::ConnectionLost;
-                };
-                let statement = Prepared::new(text, []);
-                self.line.primary.ask_bound(&ToBind::Text { statement: &statement, describes: false }, None);
-            }
+        let statement = self.current.statement.clone();
+        if let Err(ended) = bind_at_primary(self, request.kind, &bytes, statement.as_ref()) {
+            self.ended = Some(ended);
+            return AtPrimary::ConnectionLost;
         }
         self.line.primary.peer.send_now();
         AtPrimary::Answered
@@ -161,6 +140,36 @@ impl Session {
         }
         block_failed(self);
     }
+}
+
+/// Has the primary bind this read, without waiting for the answer. A named statement that the connection lacks
+/// is bound by its text: the client receives one error if the primary refuses it.
+pub(super) fn bind_at_primary(
+    session: &mut Session,
+    kind: Kind,
+    bytes: &[u8],
+    statement: Option<&Rc<Prepared>>,
+) -> Result<(), Ended> {
+    let batch = match kind {
+        Kind::Batch => batch::read(bytes, session.line.client.splitter).map_err(Ended::Malformed)?,
+        _ => None,
+    };
+    let primary = &mut session.line.primary;
+    let (Some(batch), Some(statement)) = (batch, statement) else {
+        let frame = Frame::new(bytes).map_err(Ended::Malformed)?;
+        let text = Box::<[u8]>::from(wire::query_text(&frame).map_err(Ended::Malformed)?);
+        let statement = Prepared::new(text, []);
+        primary.ask_bound(&ToBind::Text { statement: &statement, describes: false }, None);
+        return Ok(());
+    };
+    let name = batch.bind.statement;
+    let what = if name.is_empty() || is_lacked(&session.line.statements, name) {
+        ToBind::Text { statement, describes: batch.describes_statement }
+    } else {
+        ToBind::Named(name)
+    };
+    primary.ask_bound(&what, Some(batch.bind.rest));
+    Ok(())
 }
 
 /// True if statements of this shape are known to take long.

@@ -46,7 +46,9 @@ pub(super) async fn parse_again(
     let names = session.database.names().now(shown);
     session.line.statements.unlearned(name);
     if session.line.learn_described(name).await?.is_err() {
+        // The check before its next use has to find the difference again, and refuses it.
         session.line.statements.unlearned(name);
+        session.line.statements.has_columns(name, names, None);
         return Ok(());
     }
     let settings = session.state.settings();

@@ -78,6 +78,19 @@ impl Todo {
         }
     }
 
+    /// True if it only parses statements, or one of them in the batch that also executes it and that only
+    /// reads.
+    pub(super) fn only_reads(&self) -> bool {
+        match self {
+            Todo::Quiet => true,
+            Todo::Several(several) => {
+                let writes_nothing = several.footprint.is_nothing() && several.dirt.is_none();
+                several.reason == PREPARED_WITH_IT && writes_nothing
+            }
+            _ => false,
+        }
+    }
+
     /// True if all its statements are parsed under the settings that the session has before it.
     pub(super) fn keeps_settings(&self) -> bool {
         match self {

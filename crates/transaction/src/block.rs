@@ -5,7 +5,9 @@ use crate::bugs::Bug;
 use crate::read::{at_primary, deliver, proven, ready, verdict};
 use crate::{AtPrimary, Cluster, Ended, InDoubt, Locks, Pinned, Session, StandbyFailed};
 use history::{Consistency, DatabaseId, Footprint, RelationId};
-use scheduler::{CatalogMark, DeferredLocks, LOCKED_OUT, Question, Reason, Route, hold_locks, is_locked_out};
+use scheduler::{
+    CatalogMark, DeferredLocks, LOCKED_OUT, Question, Reason, Route, Verdict, hold_locks, is_locked_out,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ pub const LOCK_REFUSED: Reason = Reason::Stay("lock_refused");
 pub const UNPROVEN_IN_BLOCK: Reason = Reason::Stay("unproven_in_block");
 /// The block has read so much elsewhere that its locks are taken now.
 pub const MANY_READS: Reason = Reason::Stay("many_reads_in_block");
+
+/// The client has cancelled the statement while the block waited for its locks to be judged.
+const CANCELLED: Reason = Reason::Stay("cancelled");
 
 /// Time limit of a block's first statement at the primary for the proof that it could have held its locks.
 const OPENING_LIMIT: Duration = Duration::from_secs(1);
@@ -52,9 +57,10 @@ pub struct Block<C: Cluster> {
     read_locks: Option<BTreeSet<RelationId>>,
     /// Locks of reads that ran at replicas before the block's first statement at the primary.
     deferred: Option<DeferredLocks>,
-    /// A statement other than BEGIN has been sent to the primary: locks are not deferred any more.
+    /// A statement that does more than read has been sent to the primary: locks are not deferred any more.
     opened: bool,
-    /// A LOCK command of the block locks readers out: no decoder reports that.
+    /// A command of the block locks readers out, and no decoder reports that: LOCK, or one that ROLLBACK TO
+    /// has undone.
     locks_by_command: bool,
 }
 
@@ -76,7 +82,7 @@ impl<C: Cluster> Block<C> {
     }
 
     /// True if the next read may run at a replica and defer its locks: the primary has received nothing but
-    /// BEGIN.
+    /// BEGIN and reads.
     pub fn may_defer_locks(&self) -> bool {
         !self.opened && self.standing == Standing::Open
     }
@@ -110,8 +116,11 @@ impl<C: Cluster> Block<C> {
         deferred.judge_from_now(&mut self.cluster.scheduler());
         self.cluster.gauge_wanted();
         let cluster = self.cluster.clone();
-        let judged = verdict(&cluster, OPENING_LIMIT, || deferred.judge(&cluster.scheduler())).await;
-        if judged.is_err() {
+        let judged = verdict(&cluster, OPENING_LIMIT, || match session.is_cancelled() {
+            true => Verdict::Refused(CANCELLED),
+            false => deferred.judge(&cluster.scheduler()),
+        });
+        if judged.await.is_err() || session.is_cancelled() {
             return Err(self.fail(session).await);
         }
         self.read_locks = Some(deferred.into_relations());
@@ -203,10 +212,17 @@ impl<C: Cluster> Block<C> {
 
     /// Runs a read at the primary, after the block has been opened there.
     async fn read_opened<S: Session>(&mut self, session: &mut S, reason: Reason) -> Ended {
-        match self.open(session).await {
-            Ok(()) => at_primary(session, reason).await,
-            Err(ended) => ended,
+        if let Err(ended) = self.open(session).await {
+            return ended;
         }
+        self.defers_again();
+        at_primary(session, reason).await
+    }
+
+    /// The statement that has opened the block only reads, or only parses: later reads may defer their locks
+    /// again, from their own arrival on.
+    pub fn defers_again(&mut self) {
+        self.opened = false;
     }
 
     /// The primary's last word on it.
@@ -270,10 +286,12 @@ impl<C: Cluster> Block<C> {
         }
     }
 
-    /// A ROLLBACK TO goes to the primary: it gives back locks. (A statement that may hide one counts as
-    /// writing everything, and no read is offloaded after that.)
+    /// A ROLLBACK TO goes to the primary, or may: it gives back locks of reads. (A statement that may hide one
+    /// counts as writing everything, and no read is offloaded after that.) A TRUNCATE or DDL command that it
+    /// undoes does not come out of the decoder, so that COMMIT must mark what has locked readers out.
     pub fn goes_back(&mut self) {
         self.read_locks = None;
+        self.locks_by_command |= !self.locks_out.is_empty();
     }
 
     /// Takes the locks that the current statement would take. Not granted: the client already has the primary's error, or

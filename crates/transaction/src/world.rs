@@ -122,8 +122,14 @@ pub trait Session {
     /// client has an error as the answer to its current statement, and the block has failed.
     async fn take_deferred_locks(&mut self) -> Locks;
 
+    /// True if the client has requested to cancel the current statement.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
     /// Fails the block, with 40001 as the answer to the current statement: a relation that the block has read
-    /// was locked against readers meanwhile, or may have been.
+    /// was locked against readers meanwhile, or may have been. If the client has cancelled the statement, with
+    /// 57014.
     async fn fail_unlocked_block(&mut self) -> AtPrimary;
 
     /// Begins `REPEATABLE READ READ ONLY` at the ticket's standby and takes its snapshot with

@@ -2,13 +2,16 @@
 //! and every other one, sees one server.
 
 use crate::messages::{parse_named, run_named};
+use crate::pooled::shared;
 use crate::session::{answer, query, until_it_leaves_behind};
 use crate::stage::{Open, Raw, SERVERS, apart, database, database_at, until};
 use cluster::Setup;
 use config::OffloadInTransactions;
+use config::pooling::Pools;
 use scheduler::Writers;
 use std::process::Command;
 use testkit::Scratch;
+use wire::Asks;
 
 const READ: &str = "SELECT name FROM items WHERE id = 7";
 const OTHER: &str = "SELECT name FROM others WHERE id = 7";
@@ -149,7 +152,7 @@ fn deferred_locks_wait_for_the_decoder() {
         begins(&open, &mut raw, READ);
         decoder(&servers, "-STOP");
         servers.query_in("undecoded", "ALTER TABLE items ADD COLUMN IF NOT EXISTS more int");
-        raw.ask(|out| wire::Asks::query(out, WRITE.as_bytes()));
+        raw.ask(|out| out.query(WRITE.as_bytes()));
         let locked = "SELECT 1 FROM pg_locks WHERE relation = 'items'::regclass AND mode = 'AccessShareLock'";
         until(|| !servers.query_in("undecoded", locked).is_empty());
         // It comes out now, or too late.
@@ -190,7 +193,7 @@ fn deferred_error_fails_the_block() {
         let before = open.reads_at_standbys();
         assert_eq!(query(&mut raw, &read(7)), ["22012"]);
         assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
-        raw.ask(|out| wire::Asks::query(out, b"COMMIT"));
+        raw.ask(|out| out.query(b"COMMIT"));
         assert_eq!(answer(&mut raw).1, "CZ");
         open.reads_at_standbys() > before
     });
@@ -235,7 +238,6 @@ fn deferred_locks_end_at_the_primary() {
     let mut raw = Raw::ready(&open, "deferred_end");
     begins(&open, &mut raw, READ);
     raw.ask(|out| {
-        use wire::Asks;
         out.parse(b"", b"SELECT id FROM items ORDER BY id", &[]);
         out.bind_plain(b"");
         out.execute(b"", 2);
@@ -311,8 +313,12 @@ fn deferred_locks_are_bounded() {
         assert_eq!(locked(), !all_left);
         assert_eq!(query(&mut raw, &read(17)), ["17"]);
         assert!(locked());
+        // A read that runs at the primary does not end the deferral.
+        let before = open.reads_at_standbys();
+        assert_eq!(query(&mut raw, &read(18)), ["18"]);
+        let goes_on = open.reads_at_standbys() > before;
         assert_eq!(raw.status_after("COMMIT"), 'I');
-        all_left
+        all_left && goes_on
     });
 }
 
@@ -371,4 +377,148 @@ fn deferred_locks_allow_harmless_ddl() {
         assert_eq!(query(&mut raw, WRITE), NOTHING, "{command}");
         assert_eq!(raw.status_after("COMMIT"), 'I');
     }
+}
+
+/// A pooled connection lacks a named statement that was read in the block, and its table is gone.
+#[test]
+fn deferred_lacked_statement_fails_once() {
+    let servers = apart();
+    database_at(&servers, "lacked");
+    let twin = "CREATE TABLE others AS SELECT * FROM items; ALTER TABLE others ADD PRIMARY KEY (id)";
+    servers.query_in("lacked", twin);
+    let open = Open::before(&servers, Writers::Anywhere, |setup| {
+        on(setup);
+        setup.pools = Pools::of_all(shared(2));
+    });
+    let (mut raw, mut holder) = (Raw::ready(&open, "lacked"), Raw::ready(&open, "lacked"));
+    learns(&open, &mut raw, READ);
+    assert_eq!(parse_named(&mut raw, b"kept", READ), "");
+    until(|| {
+        // The connection that has parsed it is another's.
+        query(&mut holder, "BEGIN");
+        query(&mut raw, "BEGIN");
+        let before = open.reads_at_standbys();
+        assert_eq!(run_named(&mut raw, b"kept"), ["item 7"]);
+        let left = open.reads_at_standbys() > before;
+        if !left {
+            query(&mut raw, "ROLLBACK");
+        }
+        query(&mut holder, "ROLLBACK");
+        left
+    });
+    servers.query_in("lacked", "DROP TABLE items");
+    raw.ask(|out| out.query(WRITE.as_bytes()));
+    assert_eq!(answer(&mut raw), (vec!["40001".to_owned()], "EZ".to_owned()));
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
+}
+
+#[test]
+fn deferred_locks_end_with_a_chain() {
+    let open = serving("chained", Writers::Anywhere);
+    let mut raw = Raw::ready(&open, "chained");
+    learns(&open, &mut raw, OTHER);
+    until(|| {
+        begins(&open, &mut raw, READ);
+        query(&mut raw, "COMMIT AND CHAIN");
+        let before = open.reads_at_standbys();
+        query(&mut raw, OTHER);
+        let left = open.reads_at_standbys() > before;
+        assert_eq!(query(&mut raw, WRITE), NOTHING);
+        let locks = "SELECT 1 FROM pg_locks WHERE relation = 'items'::regclass";
+        assert!(SERVERS.query_in("chained", locks).is_empty());
+        assert_eq!(raw.status_after("COMMIT"), 'I');
+        left
+    });
+}
+
+/// Drivers send BEGIN together with the first statement.
+#[test]
+fn deferred_begin_comes_with_a_read() {
+    let open = serving("pipelined_begin", Writers::Anywhere);
+    let (mut raw, mut other) = (Raw::ready(&open, "pipelined_begin"), Raw::ready(&open, "pipelined_begin"));
+    learns(&open, &mut other, OTHER);
+    learns(&open, &mut raw, READ);
+    until(|| {
+        let before = open.reads_at_standbys();
+        raw.ask(|out| {
+            for text in ["BEGIN", READ] {
+                out.parse(b"", text.as_bytes(), &[]);
+                out.bind_plain(b"");
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["item 7".to_owned()], "12C12DCZ".to_owned()));
+        let left = open.reads_at_standbys() > before;
+        assert_eq!(raw.status_after("COMMIT"), 'I');
+        left
+    });
+    // One query with both runs at the primary, and others go on.
+    raw.ask(|out| out.query(format!("BEGIN; {READ}").as_bytes()));
+    assert_eq!(answer(&mut raw).0, ["item 7"]);
+    begins(&open, &mut other, OTHER);
+    query(&mut other, "COMMIT");
+    assert_eq!(raw.status_after("COMMIT"), 'I');
+    // A lock among them keeps others away.
+    raw.ask(|out| out.query(b"BEGIN; LOCK TABLE others IN ACCESS EXCLUSIVE MODE"));
+    answer(&mut raw);
+    query(&mut other, "SET lock_timeout = '100ms'");
+    query(&mut other, "BEGIN");
+    assert_eq!(query(&mut other, OTHER), ["55P03"]);
+}
+
+#[test]
+fn deferred_locks_are_judged_until_cancelled() {
+    let servers = apart();
+    database_at(&servers, "cancelled_opening");
+    let twin = "CREATE TABLE others AS SELECT * FROM items; ALTER TABLE others ADD PRIMARY KEY (id)";
+    servers.query_in("cancelled_opening", twin);
+    let open = Open::before(&servers, Writers::Anywhere, on);
+    let (mut raw, key) = Raw::ready_with_key(&open, "cancelled_opening");
+    begins(&open, &mut raw, READ);
+    decoder(&servers, "-STOP");
+    // A commit to be decoded, so that no probe settles.
+    servers.query_in("cancelled_opening", "UPDATE items SET name = name WHERE id = 9");
+    raw.ask(|out| out.query(WRITE.as_bytes()));
+    let locked = "SELECT 1 FROM pg_locks WHERE relation = 'items'::regclass AND mode = 'AccessShareLock'";
+    until(|| !servers.query_in("cancelled_opening", locked).is_empty());
+    let mut canceller = Raw::connect(&open);
+    canceller.ask(|out| out.cancel(&key));
+    assert_eq!(canceller.message(), None);
+    decoder(&servers, "-CONT");
+    assert_eq!(answer(&mut raw).0, ["57014"]);
+    assert_eq!(query(&mut raw, "SELECT 1"), ["25P02"]);
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
+}
+
+/// Commands through Consort that lock readers out without a trace in the stream, before other writes.
+#[test]
+fn deferred_read_after_an_untold_lock_fails() {
+    let open = serving("untold", Writers::Anywhere);
+    for sql in ["CREATE ROLE untold_a", "CREATE ROLE untold_b"] {
+        SERVERS.query(sql);
+    }
+    let (mut raw, mut locker) = (Raw::ready(&open, "untold"), Raw::ready(&open, "untold"));
+    learns(&open, &mut raw, OTHER);
+    let mut passed = Vec::new();
+    for commands in [
+        &["SAVEPOINT a", "TRUNCATE items", "ROLLBACK TO a"][..],
+        &["SAVEPOINT a", "ALTER TABLE items ADD COLUMN more int", "ROLLBACK TO a"],
+        &["SAVEPOINT a", "TRUNCATE items", "ROLLBACK TO a; SELECT 1"],
+        &["REASSIGN OWNED BY untold_a TO untold_b"],
+    ] {
+        SERVERS.query_in("untold", "ALTER TABLE items OWNER TO untold_a");
+        begins(&open, &mut raw, READ);
+        query(&mut locker, "BEGIN");
+        for command in commands {
+            query(&mut locker, command);
+        }
+        query(&mut locker, "UPDATE others SET name = 'later' WHERE id = 7");
+        assert_eq!(locker.status_after("COMMIT"), 'I');
+        if query(&mut raw, OTHER) != ["40001"] {
+            passed.push(commands);
+        }
+        assert_eq!(raw.status_after("ROLLBACK"), 'I');
+    }
+    assert_eq!(passed, Vec::<&[&str]>::new());
 }

@@ -128,16 +128,8 @@ fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> 
         apply_connections: 2,
         statement_rows: 1,
         footprint_grain: history::Grain::Row,
-        offload_in_transactions: offload_in_transactions(),
+        offload_in_transactions: OffloadInTransactions::default(),
         shadow: None,
-    }
-}
-
-/// The offload under which all tests run that choose none (`CONSORT_TEST_OFFLOAD=on`).
-fn offload_in_transactions() -> OffloadInTransactions {
-    match std::env::var("CONSORT_TEST_OFFLOAD").as_deref() {
-        Ok("on") => OffloadInTransactions::On,
-        _ => OffloadInTransactions::Locked,
     }
 }
 
