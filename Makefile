@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all fuzz majors drivers suites extension regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
+.PHONY: help demo test check test-all fuzz majors drivers suites applications extension regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -30,11 +30,12 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	@# The lock file of the fuzz targets must be as new as the crates.
 	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml
 
-test-all: check ## check, then test with more seeds, drivers and their own suites, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, stores over Cassandra, the package
+test-all: check ## check, then test with more seeds, drivers and their own suites, applications, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, stores over Cassandra, the package
 	@SIM_SEEDS=25000 LEAK_SEEDS=100000 CORPUS_SHARE=1 $(MAKE) test
 	@$(MAKE) majors
 	@$(MAKE) drivers
 	@$(MAKE) suites
+	@$(MAKE) applications
 	@$(MAKE) extension
 	@$(MAKE) regress
 	@$(MAKE) shadow
@@ -67,6 +68,11 @@ suites: ## the own tests of pgx, tokio-postgres and Django at a plain server and
 	$(CARGO) build --release --locked -p consort
 	suites/driver_suites.sh $(SUITES)
 	$(if $(SUITES),,suites/django.sh)
+
+applications: ## applications over five ORMs on a plain server, through PgBouncer and through Consort: answers, times, share of reads at standbys; APPLICATIONS="django" and other options: suites/applications.sh
+	@scripts/prerequisites.sh rust build server pgbouncer
+	$(CARGO) build --release --locked -p consort
+	suites/applications.sh $(APPLICATIONS)
 
 extension: ## make installcheck of the PostgreSQL extension, on a server of its own: extension/README.md
 	@scripts/prerequisites.sh server extension
