@@ -17,8 +17,9 @@ test: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 # They wait for servers more than they compute.
 test: export RUST_TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell expr 2 \* $$(nproc)))
 test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (25 to 40 minutes on two cores, the build included)
-	@scripts/prerequisites.sh rust build server pgbouncer redis fonts extension
+	@scripts/prerequisites.sh rust build server pgbouncer redis fonts extension majors
 	$(CARGO) test --workspace --locked --exclude tidy
+	CARGO="$(CARGO)" scripts/test_majors.sh
 
 check: ## formatting, lints, documentation, laws of the code, licences of the dependencies
 	@scripts/prerequisites.sh rust build
@@ -45,12 +46,9 @@ test-all: check ## check, then test with more seeds, drivers and their own suite
 	@$(MAKE) package
 
 majors: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
-majors: ## the analysis at servers of PostgreSQL 16, 17 and 18, which scripts/prerequisites.sh installs without root
-	@scripts/prerequisites.sh rust build majors
-	@scripts/postgresql_majors.sh --list | while read -r major folder; do \
-		echo "PostgreSQL $$major"; \
-		CONSORT_POSTGRES_BIN=$$folder $(CARGO) test --locked -p statement-analysis --test it </dev/null || exit 1; \
-	done
+majors: ## all tests with servers on PostgreSQL 16, 17 and 18, which scripts/prerequisites.sh installs without root; MAJORS="18"
+	@scripts/prerequisites.sh rust build server extension majors
+	CARGO="$(CARGO)" scripts/test_majors.sh --all $(MAJORS)
 
 fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 million); FUZZ="frames config" and other options: scripts/fuzz.sh
 	@scripts/prerequisites.sh rust build fuzz

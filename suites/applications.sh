@@ -16,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 . suites/cluster.sh
-bin=/usr/lib/postgresql/15/bin
+bin=${CONSORT_POSTGRES_BIN:-/usr/lib/postgresql/15/bin}
 requests=400
 packages=
 while [ $# -gt 0 ]; do

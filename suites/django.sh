@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 . suites/cluster.sh
 version=5.2.19
-bin=/usr/lib/postgresql/15/bin
+bin=${CONSORT_POSTGRES_BIN:-/usr/lib/postgresql/15/bin}
 
 only=
 pool=transaction

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 . suites/cluster.sh
 
-bin=/usr/lib/postgresql/15/bin
+bin=${CONSORT_POSTGRES_BIN:-/usr/lib/postgresql/15/bin}
 here=$root/suites/driver_suites
 cache=$root/target/suites
 pgx_version=v5.12.0

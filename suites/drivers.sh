@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 . suites/cluster.sh
 asked=$*
-bin=/usr/lib/postgresql/15/bin
+bin=${CONSORT_POSTGRES_BIN:-/usr/lib/postgresql/15/bin}
 
 left_out() { [ -z "$asked" ] || fail "$1"; echo "left out: $1"; }
 

@@ -11,7 +11,7 @@ root=$PWD
 . suites/cluster.sh
 seconds=${1:-20}
 clients=${2:-16}
-bin=/usr/lib/postgresql/15/bin
+bin=${CONSORT_POSTGRES_BIN:-/usr/lib/postgresql/15/bin}
 
 served() { "$program" status --dir "$work/cluster" --json | awk -v want="$1" '
     /"name":/ { gsub(/[",]/, ""); name = $2 }

@@ -44,6 +44,10 @@ pub struct Options {
     /// Compare three nodes of this design with one PostgreSQL
     #[arg(long, value_name = "NAME", value_parser = design_names(), conflicts_with = "delay")]
     design: Option<String>,
+
+    /// Folder of PostgreSQL's programs for the servers; default: the usual folders
+    #[arg(long, value_name = "DIR")]
+    postgres_bin: Option<PathBuf>,
 }
 
 fn design_names() -> clap::builder::PossibleValuesParser {
@@ -58,18 +62,20 @@ Examples:
   consort demo
   consort demo --time 30
   consort demo --delay 100
+  consort demo --postgres-bin /opt/pg18/bin
   consort demo --design base";
 
 /// Runs and compares.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let runtime = runtime()?;
     let time = Duration::from_secs(options.time);
+    let programs = options.postgres_bin.as_deref();
     if let Some(name) = &options.design {
-        return beside_one_server(&runtime, name, time);
+        return beside_one_server(&runtime, name, time, programs);
     }
     let mut clean = true;
     for writers in [Writers::ThroughConsort, Writers::Anywhere] {
-        let reports = compare(&runtime, writers, time, options.delay)?;
+        let reports = compare(&runtime, writers, time, options.delay, programs)?;
         clean &= reports.iter().all(|(name, report)| *name != design::CONSORT.name || report.is_clean());
         let columns: Vec<(&str, &Report)> = reports.iter().map(|(name, report)| (*name, report)).collect();
         println!("writers {}: {}", writers.name(), writers.meaning());
@@ -84,7 +90,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// Compares one PostgreSQL with three nodes of a design, whose clients read what was acknowledged.
-fn beside_one_server(runtime: &Runtime, name: &str, time: Duration) -> Result<(), Failure> {
+fn beside_one_server(
+    runtime: &Runtime,
+    name: &str,
+    time: Duration,
+    programs: Option<&Path>,
+) -> Result<(), Failure> {
     let measured = |url: &str| {
         let mix = mix::Options::new(url, time);
         let report =
@@ -93,7 +104,8 @@ fn beside_one_server(runtime: &Runtime, name: &str, time: Duration) -> Result<()
     };
     eprintln!("one PostgreSQL ..");
     let alone = Folder::new("one-server")?;
-    alone.bring_up(&up::Options::for_demo(&alone.listen, design::CONSORT.name, Writers::Anywhere).alone())?;
+    let options = up::Options::for_demo(&alone.listen, design::CONSORT.name, Writers::Anywhere);
+    alone.bring_up(&options.with_programs(programs).alone())?;
     down::stop_consort(&alone.home)?;
     let servers = Cluster::open(&alone.home.programs()?, alone.home.folder())?;
     let port = servers.primary().port();
@@ -101,7 +113,8 @@ fn beside_one_server(runtime: &Runtime, name: &str, time: Duration) -> Result<()
     drop(alone);
     eprintln!("three nodes, design {name} ..");
     let peers = Folder::new(name)?;
-    let config = peers.bring_up(&up::Options::for_demo(&peers.listen, name, Writers::ThroughConsort))?;
+    let options = up::Options::for_demo(&peers.listen, name, Writers::ThroughConsort);
+    let config = peers.bring_up(&options.with_programs(programs))?;
     let three = measured(&format!("{}?options=-c%20consort.consistency%3Dstrong", up::url(&config)))?;
     println!("one PostgreSQL, and three nodes of the design {name}");
     println!("{}", mix::side_by_side(&[("PostgreSQL", &one), (name, &three)]));
@@ -119,12 +132,14 @@ pub fn compare(
     writers: Writers,
     time: Duration,
     delay: u64,
+    programs: Option<&Path>,
 ) -> Result<Vec<(&'static str, Report)>, Failure> {
     let folder = Folder::new(writers.name())?;
     let mut reports = Vec::new();
     for design in DESIGNS {
         eprintln!("writers {}, design {} ..", writers.name(), design.name);
-        let config = folder.bring_up(&up::Options::for_demo(&folder.listen, design.name, writers))?;
+        let options = up::Options::for_demo(&folder.listen, design.name, writers);
+        let config = folder.bring_up(&options.with_programs(programs))?;
         folder.delay(delay)?;
         let url = up::url(&config);
         let mix = mix::Options { console: Some(console_url(&url, &config)), ..mix::Options::new(&url, time) };

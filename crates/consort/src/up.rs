@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use config::Config;
@@ -74,7 +74,8 @@ pub struct Options {
     /// Writers at the primary; default: through-consort
     #[arg(long)]
     writers: Option<Writers>,
-    /// Folder of PostgreSQL's programs for the servers; default: the usual folders of PostgreSQL 15
+    /// Folder of PostgreSQL's programs for the servers; default: the usual folders, the oldest
+    /// supported version first
     #[arg(long, value_name = "DIR")]
     postgres_bin: Option<PathBuf>,
     /// Run in the foreground, log to the terminal, and stop the servers at the end
@@ -90,7 +91,7 @@ Examples:
   consort up --listen 0.0.0.0:6432              remote clients too, with a password (see users.txt)
   consort up --writers anywhere                 local users can also log in directly at the nodes
   consort up --design base --nodes 3 --dir ./mp three servers that all take writes
-  consort up --postgres-bin /opt/pg15/bin       PostgreSQL's programs in the given folder
+  consort up --postgres-bin /opt/pg18/bin       PostgreSQL's programs in the given folder
   consort up --dir ./tier --back-end postgres://me@127.0.0.1/shop
                                                 a PostgreSQL server behind an in-memory tier
   consort up --design weak --dir ./weak         for comparison: a proxy that may return stale data";
@@ -145,6 +146,11 @@ impl Options {
             writers: Some(writers),
             ..Self::default()
         }
+    }
+
+    /// With PostgreSQL's programs in this folder.
+    pub fn with_programs(self, folder: Option<&Path>) -> Self {
+        Self { postgres_bin: folder.map(Path::to_owned), ..self }
     }
 
     /// Without standbys.

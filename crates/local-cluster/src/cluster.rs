@@ -269,6 +269,11 @@ impl Cluster {
         self.nodes.iter().position(|node| node.role() == Role::Replica).unwrap_or(self.nodes.len())
     }
 
+    /// PostgreSQL's programs for these servers.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
     /// The folder of all.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -48,14 +48,16 @@ impl Templates {
         make: impl FnOnce(&Path) -> Result<(), Error>,
     ) -> Result<PathBuf, Error> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(folder) = made.get(key) {
+        // Another major makes another folder.
+        let key = format!("{} {key}", programs.folder().display());
+        if let Some(folder) = made.get(&key) {
             return Ok(folder.clone());
         }
         programs.account().make_folder_around(&self.folder)?;
         let folder = self.folder.join(made.len().to_string());
         programs.account().make_folder(&folder)?;
         make(&folder)?;
-        made.insert(key.to_owned(), folder.clone());
+        made.insert(key, folder.clone());
         Ok(folder)
     }
 }

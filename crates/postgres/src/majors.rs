@@ -36,15 +36,19 @@ const FIFTEEN: Major = Major {
 
 const SIXTEEN: Major = Major {
     number: 16,
-    is_served: false,
     wal_page: [0x13, 0xD1],
     locale_columns: "daticulocale, daticurules",
     membership_options: &[ADMIN, ("INHERIT", "inherit_option"), ("SET", "set_option")],
     ..FIFTEEN
 };
 
-const SEVENTEEN: Major =
-    Major { number: 17, wal_page: [0x16, 0xD1], locale_columns: "datlocale, daticurules", ..SIXTEEN };
+const SEVENTEEN: Major = Major {
+    number: 17,
+    is_served: false,
+    wal_page: [0x16, 0xD1],
+    locale_columns: "datlocale, daticurules",
+    ..SIXTEEN
+};
 
 /// A table whose replica identity has a stored generated column can only be written if the publication sends such columns.
 const EIGHTEEN: Major = Major {

@@ -14,9 +14,10 @@
 //! | strings, dates, numbers, XML | texts are read, and answers written, in another form |
 //! | `default_table*`, `default_toast_compression` | objects of `attach` lie elsewhere, or cannot be made |
 //! | `synchronous_commit` | a mark waits for a standby |
-//! | `vacuum_cost_delay`, `jit`, `force_parallel_mode`, `debug_print_*` | small queries take long |
+//! | `vacuum_cost_delay`, `jit`, `debug_print_*`, a forced parallel plan | small queries take long |
 //!
-//! Settings of the planner, of memory, of keepalives and `wal_sender_timeout` stay the server's: they change
+//! Two majors have two names for the setting that forces parallel plans, and both obey
+//! `max_parallel_workers_per_gather`. Other settings of the planner, of memory, of keepalives and `wal_sender_timeout` stay the server's: they change
 //! how long an answer takes, or end a connection, in that database alone. `tests/it/own_connections.rs` goes
 //! through all that PostgreSQL has.
 
@@ -32,7 +33,7 @@ pub const OWN_DEFAULTS: &str = "-c role=none -c row_security=on -c local_preload
      -c default_text_search_config=pg_catalog.simple -c check_function_bodies=on -c default_table_access_method=heap \
      -c default_tablespace= -c temp_tablespaces= -c default_toast_compression=pglz -c synchronous_commit=local \
      -c client_min_messages=notice -c debug_print_parse=off -c debug_print_rewritten=off -c debug_print_plan=off \
-     -c gin_fuzzy_search_limit=0 -c stats_fetch_consistency=cache -c vacuum_cost_delay=0 -c jit=off -c force_parallel_mode=off \
+     -c gin_fuzzy_search_limit=0 -c stats_fetch_consistency=cache -c vacuum_cost_delay=0 -c jit=off -c max_parallel_workers_per_gather=0 \
      -c plan_cache_mode=auto";
 
 /// Restricts names in queries to PostgreSQL's own objects, despite objects that the database's owner has made

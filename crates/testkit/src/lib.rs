@@ -2,6 +2,7 @@
 
 mod kept;
 pub mod log;
+pub mod majors;
 pub mod redis;
 mod scratch;
 mod store_servers;

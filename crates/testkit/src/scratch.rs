@@ -9,8 +9,7 @@ use local_cluster::{Cluster, Guard, Node, Options, Templates, wait_until};
 use postgres::address::Address;
 use postgres::programs::Programs;
 
-use crate::kept;
-use crate::{log, temporary};
+use crate::{kept, log, majors, temporary};
 
 static TEMPLATES: LazyLock<Templates> = LazyLock::new(templates);
 static OTHER_TEMPLATES: LazyLock<Templates> = LazyLock::new(templates);
@@ -55,8 +54,20 @@ impl Scratch {
     /// # Panics
     /// If it cannot be made, with the servers' own words.
     pub fn with(options: Options) -> Scratch {
+        Scratch::made_by(&programs(), &options)
+    }
+
+    /// The same with servers of this major version, which `scripts/postgresql_majors.sh` has installed.
+    ///
+    /// # Panics
+    /// If it cannot be made, with the servers' own words.
+    pub fn of_major(major: u32, options: &Options) -> Scratch {
+        Scratch::made_by(&majors::programs(major), options)
+    }
+
+    fn made_by(programs: &Programs, options: &Options) -> Scratch {
         let (folder, guard) = guarded();
-        let cluster = Cluster::create(&programs(), &folder, &options, &mut |_| {})
+        let cluster = Cluster::create(programs, &folder, options, &mut |_| {})
             .unwrap_or_else(|error| panic!("a cluster for a test: {error}"));
         Scratch { cluster, guard }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use load_clients::progress::Progress;
 use load_clients::stop::Stop;
 use local_cluster::Role;
+use postgres::programs::VARIABLE;
 use testkit::Scratch;
 
 pub(crate) use testkit::{Done, LIMIT, UpFolder, eventually, psql, run, temporary};
@@ -96,7 +97,7 @@ impl Serving {
     pub(crate) fn configured(servers: Arc<Scratch>, port: u16, metrics_port: u16, text: &str) -> Self {
         let config_file = temporary("serve").with_extension("toml");
         std::fs::write(&config_file, text).expect("a temporary file can be written");
-        let child = launch(&config_file);
+        let child = launch(&servers, &config_file);
         let mut serving = Self { servers, child, config_file, port, metrics_port };
         serving.is_ready();
         serving
@@ -116,7 +117,7 @@ impl Serving {
 
     /// Starts it once more, after it has ended.
     pub(crate) fn start_again(&mut self) {
-        self.child = launch(&self.config_file);
+        self.child = launch(&self.servers, &self.config_file);
         self.is_ready();
     }
 
@@ -154,6 +155,7 @@ impl Serving {
         let limit = LIMIT.as_secs().to_string();
         let mut command = Command::new("timeout");
         command.args([&limit, CONSORT, subcommand, "--config"]).arg(&self.config_file).args(arguments);
+        command.env(VARIABLE, self.servers.cluster().programs().folder());
         run(&mut command)
     }
 
@@ -208,8 +210,9 @@ pub(crate) fn serve(config_file: &Path) -> Command {
     command
 }
 
-fn launch(config_file: &Path) -> Child {
-    spawn(&mut serve(config_file))
+/// PostgreSQL's programs are those of the servers.
+fn launch(servers: &Scratch, config_file: &Path) -> Child {
+    spawn(serve(config_file).env(VARIABLE, servers.cluster().programs().folder()))
 }
 
 fn spawn(command: &mut Command) -> Child {

@@ -14,7 +14,7 @@ use testkit::Scratch;
 use crate::fixture::{CONSORT, Serving, configuration, eventually, free_port, run, temporary};
 use crate::load::{ANYWHERE, Client, Console};
 
-/// A front that passes everything on, and reports major version 16 in the place of 15 until it is switched
+/// A front that passes everything on, and reports major version 19 in the place of its own until it is switched
 /// off: in the parameter `server_version`, and in values that say the same.
 struct Front {
     port: u16,
@@ -71,7 +71,7 @@ fn answers(mut from: UnixStream, mut to: TcpStream, version: Option<Vec<u8>>) {
             && matches!(head[0], b'S' | b'D')
             && let Some(at) = body.windows(version.len()).position(|part| part == version)
         {
-            body[at..at + 2].copy_from_slice(b"16");
+            body[at..at + 2].copy_from_slice(b"19");
         }
         if to.write_all(&[&head[..], &body].concat()).is_err() {
             break;
@@ -101,7 +101,7 @@ fn serve_before_another_major_version_is_refused() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(refused.out, "", "it is not ready");
     let said = refused.failed(1);
-    assert!(said.contains("is PostgreSQL 16.") && said.contains("use PostgreSQL 15"), "{said}");
+    assert!(said.contains("is PostgreSQL 19.") && said.contains("use PostgreSQL 15"), "{said}");
     assert!(servers.query("SELECT FROM pg_event_trigger").is_empty());
 }
 
@@ -119,7 +119,7 @@ fn first_use_at_another_major_version_is_refused() {
         behind(&behind(&text, servers.primary(), &primary), &servers.cluster().standbys()[0], &standby);
     let serving = Serving::configured(servers.clone(), port, metrics_port, &text);
     let mut console = Console::connect(&serving.url("postgres", "consort"));
-    eventually("the standby's refusal", || console.node("standby1").why.contains("PostgreSQL 16"));
+    eventually("the standby's refusal", || console.node("standby1").why.contains("PostgreSQL 19"));
     assert!(!console.node("standby1").serving);
 
     let mut early = Client::connect(&serving.url("postgres", "postgres")).unwrap();

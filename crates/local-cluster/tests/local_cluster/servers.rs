@@ -194,12 +194,12 @@ fn other_major_versions_are_refused_with_a_sentence() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
     let script = folder.join("script");
-    std::fs::write(&script, "#!/bin/sh\necho 'postgres (PostgreSQL) 17.2 (Debian)'\n").unwrap();
+    std::fs::write(&script, "#!/bin/sh\necho 'postgres (PostgreSQL) 19.2 (Debian)'\n").unwrap();
     // A program of its own writes what is run: this process's file would be busy while a child of another test has it open.
     let mut install = std::process::Command::new("install");
     let installed = install.args(["-m", "755"]).args([&script, &folder.join("postgres")]).status().unwrap();
     assert!(installed.success());
     let error = Programs::at(&folder).unwrap_err();
-    assert!(error.to_string().contains("PostgreSQL 17.2; Consort works with PostgreSQL 15"), "{error}");
+    assert!(error.to_string().contains("PostgreSQL 19.2; Consort works with PostgreSQL 15"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -125,24 +125,26 @@ async fn trees_are_those_of_the_asking_session() {
     let set = settings(&[("search_path", "public"), ("session_authorization", "postgres"), ("role", "anna")]);
 
     let names = |relation: &str| format!(":relid {relation} ");
+    // The server breaks its lines anywhere.
+    let text = |analysed: &Analysed| analysed.trees.replace('\n', " ");
     let select = "SELECT * FROM t WHERE id = $1";
     let seen = analyst.analyse(&plain, select, &[0]).await.unwrap();
-    assert!(seen.trees.contains(&names(&public)) && !seen.trees.contains(&names(&a)), "{}", seen.trees);
+    assert!(text(&seen).contains(&names(&public)) && !text(&seen).contains(&names(&a)), "{}", seen.trees);
     assert_eq!((&*seen.parameters, types(&seen)), (&[23][..], vec![23, 25]));
-    assert!(seen.trees.contains(":securityQuals <>"), "a superuser has no policy");
+    assert!(text(&seen).contains(":securityQuals <>"), "a superuser has no policy");
     let seen = analyst.analyse(&other, select, &[20]).await.unwrap();
-    assert!(seen.trees.contains(&names(&a)));
+    assert!(text(&seen).contains(&names(&a)));
     assert_eq!(seen.parameters, [20]);
     for role in [&anna, &set] {
         let seen = analyst.analyse(role, select, &[]).await.unwrap();
-        assert!(!seen.trees.contains(":securityQuals <>"), "the role has a policy");
+        assert!(!text(&seen).contains(":securityQuals <>"), "the role has a policy");
     }
     scratch.query("CREATE TABLE anna.t (x int)");
-    assert!(
-        analyst.analyse(&anna, "SELECT x FROM t", &[]).await.unwrap().trees.contains(&names(&oid("anna.t")))
-    );
+    let seen = analyst.analyse(&anna, "SELECT x FROM t", &[]).await.unwrap();
+    assert!(text(&seen).contains(&names(&oid("anna.t"))));
     // The settings change back: a role without rights must not be in the way of the next settings.
-    assert!(analyst.analyse(&plain, "SELECT * FROM v", &[]).await.unwrap().trees.contains(&names(&public)));
+    let seen = analyst.analyse(&plain, "SELECT * FROM v", &[]).await.unwrap();
+    assert!(text(&seen).contains(&names(&public)));
 
     let written = analyst.analyse(&plain, "INSERT INTO t VALUES (1, 'x') RETURNING id", &[]).await.unwrap();
     assert_eq!(types(&written), [23]);

@@ -374,7 +374,7 @@ async fn a_dump_of_an_attached_database_can_be_restored() {
     let primary = scratch.primary();
     let run = |program: &str, arguments: &[&str], input: &[u8]| {
         use std::io::Write;
-        let mut child = std::process::Command::new(program)
+        let mut child = testkit::program(program)
             .args(["-U", "postgres", "-p", &primary.port().to_string(), "-h"])
             .arg(primary.socket_folder())
             .args(arguments)

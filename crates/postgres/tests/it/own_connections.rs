@@ -20,14 +20,22 @@ const LEFT: &[&str] = &[
     "cpu_index_tuple_cost",
     "cpu_operator_cost",
     "cpu_tuple_cost",
+    "createrole_self_grant",
     "cursor_tuple_fraction",
+    "debug_logical_replication_streaming",
+    // Without workers no plan is parallel, also if it is forced (`force_parallel_mode` until 15).
+    "debug_parallel_query",
     "debug_pretty_print",
     "default_statistics_target",
     "effective_cache_size",
     "effective_io_concurrency",
+    "file_copy_method",
+    "force_parallel_mode",
     "from_collapse_limit",
     "gin_pending_list_limit",
     "hash_mem_multiplier",
+    "icu_validation_level",
+    "io_combine_limit",
     "join_collapse_limit",
     "log_parameter_max_length_on_error",
     "logical_decoding_work_mem",
@@ -35,7 +43,7 @@ const LEFT: &[&str] = &[
     "maintenance_work_mem",
     "max_parallel_maintenance_workers",
     "max_parallel_workers",
-    "max_parallel_workers_per_gather",
+    "md5_password_warnings",
     "min_parallel_index_scan_size",
     "min_parallel_table_scan_size",
     "parallel_leader_participation",
@@ -47,6 +55,7 @@ const LEFT: &[&str] = &[
     // Views and foreign tables of clients: no connection of Consort's reads any. Older minor releases lack
     // the setting.
     "restrict_nonsystem_relation_kind",
+    "scram_iterations",
     "seq_page_cost",
     "synchronize_seqscans",
     "temp_buffers",
@@ -71,9 +80,9 @@ const HOSTILE: &str = "\
       ELSE CASE name WHEN 'DateStyle' THEN 'German, DMY' WHEN 'TimeZone' THEN 'Asia/Tokyo' \
         WHEN 'timezone_abbreviations' THEN 'Australia' WHEN 'client_encoding' THEN 'LATIN1' \
         WHEN 'restrict_nonsystem_relation_kind' THEN 'view' WHEN 'search_path' THEN 'evil, pg_catalog' \
-        WHEN 'application_name' THEN 'evil' ELSE CASE WHEN name LIKE 'lc\\_%' THEN 'POSIX' ELSE 'nix' END END END \
+        WHEN 'application_name' THEN 'evil' WHEN 'createrole_self_grant' THEN 'set' ELSE CASE WHEN name LIKE 'lc\\_%' THEN 'POSIX' ELSE 'nix' END END END \
     FROM pg_settings WHERE context = 'user' AND name NOT LIKE 'transaction\\_%' \
-      AND name NOT IN ('wal_sender_timeout', 'force_parallel_mode')";
+      AND name <> 'wal_sender_timeout'";
 
 /// Query of the settings of a database or a role that have reached this session.
 const REACHED: &str =

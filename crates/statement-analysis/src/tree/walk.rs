@@ -228,6 +228,11 @@ impl<'t> Walk<'_, 't> {
             "COERCEVIAIO" => {
                 self.facts.text_conversions.insert(tree.oid(node, "resulttype"));
             }
+            // Like `json_build_object` and its kin. Its `type` says which constructor it is, and is no type.
+            "JSONCONSTRUCTOREXPR" => {
+                self.children(node, place);
+                return;
+            }
             "TABLEFUNC" => {
                 let types = tree.numbers(tree.field(node, "coltypes")).unwrap_or_default();
                 self.facts.text_conversions.extend(types.iter().filter_map(|oid| u32::try_from(*oid).ok()));
@@ -247,7 +252,7 @@ impl<'t> Walk<'_, 't> {
                 "opno" | "sortop" | "eqop" | "opnos" => &mut self.facts.operators,
                 "vartype" | "consttype" | "paramtype" | "funcresulttype" | "opresulttype" | "aggtype"
                 | "wintype" | "resulttype" | "array_typeid" | "element_typeid" | "row_typeid"
-                | "coalescetype" | "casetype" | "minmaxtype" | "typeId" | "refcontainertype"
+                | "coalescetype" | "typid" | "casetype" | "minmaxtype" | "typeId" | "refcontainertype"
                 | "refelemtype" | "refrestype" | "coltypes" | "funccoltypes" | "aggargtypes" | "type" => {
                     &mut self.facts.types
                 }

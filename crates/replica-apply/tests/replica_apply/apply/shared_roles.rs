@@ -1,8 +1,11 @@
 //! State that the databases of one replica share has one writer.
 
 use super::{another_server, server};
+use local_cluster::Options;
+use postgres::address::Control;
 use postgres::programs::Programs;
 use replica_apply::clone::{self, Chosen, Found, Gives, clone};
+use testkit::Scratch;
 
 /// So often both databases find the same settings to write.
 const ROUNDS: u32 = 10;
@@ -54,4 +57,51 @@ async fn invalid_database_at_a_replica_is_copied_again() {
     // A database that is closed, and not invalid, is left alone.
     replica.query("ALTER DATABASE shop ALLOW_CONNECTIONS false");
     assert!(clone::found(&to).await.unwrap_err().is("55000"));
+}
+
+/// Since 16 a membership says whether it inherits and whether SET ROLE is allowed, and several roles may have granted it. A policy
+/// TO a role counts for members that inherit.
+#[tokio::test]
+async fn options_of_memberships_are_copied() {
+    let options = Options { standbys: 0, ..Scratch::options() };
+    let stranger = Options { standbys: 0, ..Scratch::options_of_a_stranger() };
+    let (primary, replica) = (Scratch::of_major(16, &options), Scratch::of_major(16, &stranger));
+    let programs = testkit::majors::programs(16);
+    primary.query(
+        "CREATE ROLE owners; CREATE ROLE clerk LOGIN; CREATE ROLE boss SUPERUSER; CREATE DATABASE shop; \
+         GRANT owners TO clerk WITH INHERIT FALSE, SET FALSE",
+    );
+    primary.query_in(
+        "shop",
+        "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); GRANT SELECT ON t TO clerk; \
+         ALTER TABLE t ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON t TO owners USING (true)",
+    );
+    let (from, to) = (primary.address("shop"), replica.address("shop"));
+    clone(&programs, &from, (&to, &Chosen::default()), history::Lsn::ZERO, &|_| ()).await.unwrap();
+    let seen = || {
+        [&primary, &replica].map(|server| {
+            let clerk = server.primary().address("clerk", "shop");
+            async move {
+                let clerk = Control::connect(&clerk).await.unwrap();
+                let rows = clerk.rows("SELECT id FROM t").await.unwrap();
+                (rows.len(), clerk.rows("SET ROLE owners").await.is_ok())
+            }
+        })
+    };
+    let [there, here] = seen();
+    assert_eq!((there.await, here.await), ((0, false), (0, false)));
+    let members = "SELECT bool_or(admin_option), bool_or(inherit_option), bool_or(set_option) FROM pg_auth_members \
+         WHERE roleid = 'owners'::regrole AND member = 'clerk'::regrole";
+    for sql in [
+        "GRANT owners TO clerk WITH SET TRUE",
+        "GRANT owners TO boss WITH ADMIN TRUE; SET ROLE boss; GRANT owners TO clerk WITH INHERIT TRUE",
+        "SET ROLE boss; REVOKE owners FROM clerk",
+        "GRANT owners TO clerk WITH SET FALSE",
+    ] {
+        primary.query(sql);
+        clone::in_step(&from, &to, &Gives::All).await.unwrap();
+        assert_eq!(primary.query(members), replica.query(members), "{sql}");
+        let [there, here] = seen();
+        assert_eq!(there.await, here.await, "{sql}");
+    }
 }
