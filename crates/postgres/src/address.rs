@@ -3,7 +3,8 @@
 
 use crate::Error;
 use crate::error::NO_PASSWORD;
-use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
+use crate::majors::{self, Major};
+use crate::own_settings::{NO_TRANSACTION_LIMIT, OWN_DEFAULTS, OWN_NAMES, TRANSACTION_LIMIT};
 use crate::tls::Tls;
 use std::fmt;
 use std::future::poll_fn;
@@ -175,16 +176,36 @@ impl Control {
         Control::with(address, address.config(), None).await
     }
 
-    /// Connects. The attempts are boxed: they are large, and every future that may connect would be as large.
+    /// Connects without a limit of transactions.
     async fn with(
         address: &Address,
         mut config: Config,
         heard: Option<UnboundedSender<Notification>>,
     ) -> Result<Control, Error> {
+        let (control, major) = Control::attempt(address, &mut config, heard.clone()).await?;
+        if !major.is_some_and(|major| major.limits_transactions) {
+            return Ok(control);
+        }
+        let (query, none) = TRANSACTION_LIMIT;
+        if control.rows(query).await?.first().and_then(|row| row.first()?.as_deref()) == Some(none) {
+            return Ok(control);
+        }
+        let options = format!("{} {NO_TRANSACTION_LIMIT}", config.get_options().unwrap_or_default());
+        config.options(options);
+        Ok(Control::attempt(address, &mut config, heard).await?.0)
+    }
+
+    /// The attempts are boxed: they are large, and every future that may connect would be as large.
+    async fn attempt(
+        address: &Address,
+        config: &mut Config,
+        heard: Option<UnboundedSender<Notification>>,
+    ) -> Result<(Control, Option<&'static Major>), Error> {
         let Some((host, port, tls)) = address.encrypted() else {
             let attempt = async { Ok(config.connect(NoTls).await?) };
             let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
-            return Ok(Control { client, driver: tokio::spawn(driven(connection, heard)) });
+            let major = connection.parameter(majors::PARAMETER).and_then(majors::of_version);
+            return Ok((Control { client, driver: tokio::spawn(driven(connection, heard)) }, major));
         };
         let attempt = async {
             let stream = tls.connect(host, port).await?;
@@ -192,7 +213,8 @@ impl Control {
             Ok(config.ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await?)
         };
         let (client, connection) = within_limit(address, Box::pin(attempt)).await?;
-        Ok(Control { client, driver: tokio::spawn(driven(connection, heard)) })
+        let major = connection.parameter(majors::PARAMETER).and_then(majors::of_version);
+        Ok((Control { client, driver: tokio::spawn(driven(connection, heard)) }, major))
     }
 
     /// Returns the rows of all statements in this text, by the simple protocol: each value as text.

@@ -3,7 +3,8 @@
 
 use crate::Error;
 use crate::address::{APPLICATION_NAME, Address, Host, within_limit};
-use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
+use crate::majors::{self, Major};
+use crate::own_settings::{NO_TRANSACTION_LIMIT, OWN_DEFAULTS, OWN_NAMES, TRANSACTION_LIMIT};
 use crate::tcp;
 use crate::version;
 use bytes::{Buf, BytesMut};
@@ -60,12 +61,29 @@ impl Link {
         within_limit(address, Link::log_in(APPLICATION_NAME, address, "", kind)).await
     }
 
+    /// Logs in without a limit of transactions.
     async fn log_in(
         name: &str,
         address: &Address,
         options: &str,
         kind: Option<(&str, &str)>,
     ) -> Result<Link, Error> {
+        let (mut link, major) = Link::log_in_once(name, address, options, kind).await?;
+        let (query, none) = TRANSACTION_LIMIT;
+        let is_limited = major.is_some_and(|major| major.limits_transactions);
+        if !is_limited || link.query(query).await? == [[Some(none.to_owned())]] {
+            return Ok(link);
+        }
+        let options = format!("{options} {NO_TRANSACTION_LIMIT}");
+        Ok(Link::log_in_once(name, address, &options, kind).await?.0)
+    }
+
+    async fn log_in_once(
+        name: &str,
+        address: &Address,
+        options: &str,
+        kind: Option<(&str, &str)>,
+    ) -> Result<(Link, Option<&'static Major>), Error> {
         let options = format!("{OWN_DEFAULTS} {OWN_NAMES} {options}");
         let stream: Pin<Box<dyn Stream>> = match (&address.host, address.socket()) {
             (_, Some(socket)) => Box::pin(UnixStream::connect(socket).await?),
@@ -89,14 +107,18 @@ impl Link {
         ];
         frontend::startup_message(usual.into_iter().chain(kind), &mut link.unsent)?;
         link.authenticate(address).await?;
-        link.until_ready(|message| match message {
-            Message::ParameterStatus(body) if body.name()? == version::PARAMETER => {
-                version::accept(body.value()?).map(drop)
+        let mut major = None;
+        link.until_ready(|message| {
+            match message {
+                Message::ParameterStatus(body) if body.name()? == majors::PARAMETER => {
+                    major = Some(version::accept(body.value()?)?);
+                }
+                _ => {}
             }
-            _ => Ok(()),
+            Ok(())
         })
         .await?;
-        Ok(link)
+        Ok((link, major))
     }
 
     async fn authenticate(&mut self, address: &Address) -> Result<(), Error> {

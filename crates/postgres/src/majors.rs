@@ -19,6 +19,8 @@ pub struct Major {
     pub publication_options: &'static str,
     /// Condition on a row of `pg_publication` that shows these options.
     pub has_publication_options: &'static str,
+    /// True if the setting `transaction_timeout` exists.
+    pub limits_transactions: bool,
 }
 
 const ADMIN: (&str, &str) = ("ADMIN", "admin_option");
@@ -32,6 +34,7 @@ const FIFTEEN: Major = Major {
     membership_options: &[ADMIN],
     publication_options: "",
     has_publication_options: "true",
+    limits_transactions: false,
 };
 
 const SIXTEEN: Major = Major {
@@ -44,15 +47,16 @@ const SIXTEEN: Major = Major {
 
 const SEVENTEEN: Major = Major {
     number: 17,
-    is_served: false,
     wal_page: [0x16, 0xD1],
     locale_columns: "datlocale, daticurules",
+    limits_transactions: true,
     ..SIXTEEN
 };
 
 /// A table whose replica identity has a stored generated column can only be written if the publication sends such columns.
 const EIGHTEEN: Major = Major {
     number: 18,
+    is_served: false,
     wal_page: [0x18, 0xD1],
     publication_options: " WITH (publish_generated_columns = stored)",
     has_publication_options: "p.pubgencols = 's'",
@@ -61,6 +65,9 @@ const EIGHTEEN: Major = Major {
 
 /// Every known major, from the oldest on. Each but the first has the `is_served` of the one before, unless it says otherwise.
 pub const MAJORS: [Major; 4] = [FIFTEEN, SIXTEEN, SEVENTEEN, EIGHTEEN];
+
+/// The parameter in which a server reports its version at a log-in.
+pub(crate) const PARAMETER: &str = "server_version";
 
 /// The served majors in words: `15, 16 or 17`.
 pub fn in_words() -> String {

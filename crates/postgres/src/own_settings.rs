@@ -36,6 +36,13 @@ pub const OWN_DEFAULTS: &str = "-c role=none -c row_security=on -c local_preload
      -c gin_fuzzy_search_limit=0 -c stats_fetch_consistency=cache -c vacuum_cost_delay=0 -c jit=off -c max_parallel_workers_per_gather=0 \
      -c plan_cache_mode=auto";
 
+/// Start-up option of majors that have `transaction_timeout`. An older one refuses a log-in with it, so a connection whose
+/// server has another value is made again with the option.
+pub(crate) const NO_TRANSACTION_LIMIT: &str = "-c transaction_timeout=0";
+
+/// Query of the limit of transactions, and its answer without one. Neither resolves a name.
+pub(crate) const TRANSACTION_LIMIT: (&str, &str) = ("SHOW transaction_timeout", "0");
+
 /// Restricts names in queries to PostgreSQL's own objects, despite objects that the database's owner has made
 /// there: the queries run as a superuser.
 pub(crate) const OWN_NAMES: &str = "-c search_path=pg_catalog";

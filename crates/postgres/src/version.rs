@@ -4,9 +4,6 @@ use crate::Error;
 use crate::address::Control;
 use crate::majors::{self, Major};
 
-/// The parameter in which a server reports its version at a log-in.
-pub(crate) const PARAMETER: &str = "server_version";
-
 /// Returns true if a server of this `server_version` is supported: `15.18 (Debian 15.18-0+deb12u1)`,
 /// `16beta1`.
 pub fn is_supported(server_version: &str) -> bool {

@@ -39,6 +39,7 @@ use crate::incarnation::Sighting;
 use crate::objects::{LOG_TABLE, PUBLICATION, SCHEMA};
 use crate::own_settings::{OWN_DEFAULTS, OWN_NAMES};
 use crate::sql::literal;
+use crate::version;
 use bytes::Bytes;
 use changes::Kept;
 use history::{Access, Commit, DatabaseId, Epoch, Footprint, Lsn, RelationId, Snapshot, Xid};
@@ -208,6 +209,13 @@ impl Decoder {
         let sighting = Sighting::from_row(&texts(&rows), epoch)?;
         if sighting.in_recovery {
             return Err(Error::Protocol(format!("{address} is a standby, not the primary")));
+        }
+        let version = texts(&client.simple_query("SHOW server_version").await.map_err(error)?);
+        if version::accept(version.first().and_then(Option::as_deref).unwrap_or_default())?
+            .limits_transactions
+        {
+            // The server decodes each transaction in one of its own.
+            client.simple_query("SET transaction_timeout = 0").await.map_err(error)?;
         }
         let rows = client.simple_query(&look_at(slot)).await.map_err(error)?;
         let row = texts(&rows);

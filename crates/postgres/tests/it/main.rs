@@ -7,6 +7,7 @@ mod attach;
 mod attach_waits;
 mod decoder;
 mod looks;
+mod majors;
 mod own_connections;
 mod timelines;
 
