@@ -56,7 +56,6 @@ const SEVENTEEN: Major = Major {
 /// A table whose replica identity has a stored generated column can only be written if the publication sends such columns.
 const EIGHTEEN: Major = Major {
     number: 18,
-    is_served: false,
     wal_page: [0x18, 0xD1],
     publication_options: " WITH (publish_generated_columns = stored)",
     has_publication_options: "p.pubgencols = 's'",

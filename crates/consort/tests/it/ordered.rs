@@ -303,6 +303,34 @@ fn what_servers_might_execute_differently_is_refused() {
     verified(&serving);
 }
 
+/// Random numbers in a range came with 17, and two functions for UUIDs with 18.
+#[test]
+fn random_functions_of_new_majors_are_refused() {
+    let options = Options { standbys: 0, replicas: 2, ..Scratch::options() };
+    let (serving, _console, url) = serving_over(Scratch::of_major(18, &options), design(), "");
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("CREATE TABLE t (id int PRIMARY KEY, v int, u uuid)").unwrap();
+    client.rows("INSERT INTO t VALUES (1, 1, NULL)").unwrap();
+    for sql in [
+        "INSERT INTO t VALUES (2, 1, uuidv7())",
+        "INSERT INTO t VALUES (2, 1, uuidv7(interval '1 day'))",
+        "INSERT INTO t VALUES (2, 1, uuidv4())",
+        "UPDATE t SET v = random(1, 9)",
+        "UPDATE t SET v = random_normal()",
+        "UPDATE t SET v = (array_shuffle(ARRAY[1, 2, 3]))[1]",
+        "UPDATE t SET v = (array_sample(ARRAY[1, 2, 3], 1))[1]",
+        "ALTER TABLE t ADD COLUMN later uuid DEFAULT uuidv7()",
+    ] {
+        let refused = client.rows(sql).err().and_then(|trouble| trouble.sqlstate);
+        assert_eq!(refused.as_deref(), Some("0A000"), "{sql}");
+    }
+    client.rows("CREATE TABLE c (id int PRIMARY KEY, u uuid DEFAULT uuidv7())").unwrap();
+    assert_eq!(sqlstate(&mut client, "INSERT INTO c (id) VALUES (1)"), "0A000");
+    client.rows("UPDATE t SET v = 7, u = '00000000-0000-0000-0000-000000000001'").unwrap();
+    assert_eq!(equal(&serving, "t").len(), 1);
+    verified(&serving);
+}
+
 /// Objects that were made before Consort came, or past it.
 #[test]
 fn a_replica_executes_when_nothing_is_there_that_would_have_it_differ() {

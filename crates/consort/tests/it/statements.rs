@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use design::Effects;
+use local_cluster::Options;
+use testkit::Scratch;
 use tokio_postgres::SimpleQueryRow;
 
 use crate::fixture::{Serving, eventually, load, up_folder};
@@ -149,6 +151,48 @@ fn histories_of_statements_that_travel_are_what_one_server_would_give() {
         let said = serving.run("verify", &["postgres"]).worked();
         assert!(said.contains("public.consort_bench_list") && !said.contains("differs"), "{said}");
     }
+}
+
+/// Statements that draw UUIDs and random numbers by the functions of 17 and 18 go as rows.
+#[test]
+fn random_functions_of_new_majors_go_as_rows() {
+    let design = named(|design| design.effects == Effects::Statements);
+    let options = Options { standbys: 0, replicas: 1, ..Scratch::options() };
+    let servers = Scratch::of_major(18, &options);
+    let lines = format!("design = \"{design}\"\n{ANYWHERE}\nstatement_rows = 1");
+    let serving = Serving::over(Arc::new(servers), &lines);
+    let url = serving.url("postgres", "postgres");
+    let mut client = Client::connect(&url).expect("a log-in");
+    client.rows(crate::load::TABLES).expect("the tables can be made");
+    client.rows(TABLES).expect("the tables can be made");
+    client.rows("CREATE TABLE drawn (id int PRIMARY KEY, u uuid)").expect("a table");
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    shows_all(&mut console, 1);
+    let all = "UPDATE sums SET v = v + 1";
+    eventually("a statement that travels", || {
+        client.rows(all).expect("it is updated");
+        figure(&mut console, "statements") > 0
+    });
+    settled(&serving, &mut console);
+    let before = figure(&mut console, "statements");
+    client.rows("INSERT INTO drawn SELECT n, NULL FROM generate_series(1, 9) n").expect("rows");
+    for round in 0..10 {
+        for sql in [
+            "UPDATE sums SET v = random(1, 1000000)",
+            "UPDATE drawn SET u = uuidv4()",
+            "UPDATE drawn SET u = uuidv7()",
+            "UPDATE sums SET v = random_normal() * 1000",
+            "UPDATE sums SET v = (array_shuffle(ARRAY[1, 2, 3, 4, 5]))[1]",
+        ] {
+            client.rows(sql).unwrap_or_else(|trouble| panic!("{sql} {round}: {trouble:?}"));
+        }
+    }
+    settled(&serving, &mut console);
+    // The INSERT may have gone as a statement.
+    assert!(figure(&mut console, "statements") <= before + 1, "none of them");
+    assert_eq!(figure(&mut console, "steps_undone"), 0);
+    let said = serving.run("verify", &["postgres"]).worked();
+    assert!(said.contains("public.drawn") && !said.contains("differs"), "{said}");
 }
 
 #[test]

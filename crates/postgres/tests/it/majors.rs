@@ -16,6 +16,48 @@ fn alone(major: u32) -> Scratch {
     Scratch::of_major(major, &local_cluster::Options { standbys: 0, ..Scratch::options() })
 }
 
+/// Since 18 an identity with a stored generated column needs a publication that sends such columns: without the option every
+/// UPDATE and DELETE of the table fails.
+#[tokio::test]
+async fn stored_columns_of_a_full_identity_stay_writable() {
+    let scratch = alone(18);
+    let bare = "CREATE TABLE bare (n int, twice int GENERATED ALWAYS AS (n * 2) STORED); INSERT INTO bare VALUES (1)";
+    scratch.query(bare);
+    let (control, first) = attached(&scratch).await;
+    assert_eq!(first.given_identity, ["public.bare"]);
+    scratch.query("UPDATE bare SET n = 2; DELETE FROM bare");
+    scratch.query(&bare.replace("bare", "later"));
+    scratch.query("UPDATE later SET n = 2; DELETE FROM later");
+    // A publication of another option is replaced.
+    scratch.query("ALTER PUBLICATION consort SET (publish_generated_columns = none)");
+    assert_eq!(attach::missing(&control).await.unwrap(), ["publication consort"]);
+    attach::attach(&control).await.unwrap();
+    assert!(attach::missing(&control).await.unwrap().is_empty());
+    scratch.query("INSERT INTO later VALUES (1); UPDATE later SET n = 2");
+}
+
+/// Since 18: under a publication no table without a key can be updated that has a virtual generated column.
+#[tokio::test]
+async fn virtual_columns_without_a_key_are_refused_or_warned() {
+    let scratch = alone(18);
+    scratch.query("CREATE TABLE bare (n int, twice int GENERATED ALWAYS AS (n * 2) VIRTUAL)");
+    let control = crate::client(&scratch.address("postgres")).await.unwrap();
+    let refused = attach::attach(&control).await.unwrap_err().to_string();
+    assert!(refused.contains("public.bare"), "{refused}");
+    assert_eq!(one(&scratch.query("SELECT count(*) FROM pg_publication")), "0", "its rows can be written");
+    scratch.query("UPDATE bare SET n = 1; ALTER TABLE bare ADD PRIMARY KEY (n)");
+    attach::attach(&control).await.unwrap();
+    scratch.query("INSERT INTO bare VALUES (1); UPDATE bare SET n = 2; DELETE FROM bare");
+    // A key that comes after the table makes it writable.
+    scratch.query("CREATE TABLE later (n int, twice int GENERATED ALWAYS AS (n * 2) VIRTUAL); INSERT INTO later VALUES (1)");
+    scratch.query("ALTER TABLE later ADD PRIMARY KEY (n)");
+    scratch.query("UPDATE later SET n = 2");
+    // A virtual column that comes after the identity is no part of the identity any more.
+    scratch.query("CREATE TABLE grown (n int PRIMARY KEY); ALTER TABLE grown REPLICA IDENTITY FULL");
+    scratch.query("ALTER TABLE grown ADD twice int GENERATED ALWAYS AS (n * 2) VIRTUAL");
+    scratch.query("INSERT INTO grown VALUES (1); UPDATE grown SET n = 2");
+}
+
 /// Since 17 a superuser can turn event triggers off, and DDL would be invisible.
 #[tokio::test]
 async fn event_triggers_that_are_off_are_missing() {
