@@ -6,6 +6,7 @@
 
 pub mod builtin;
 mod closure;
+pub mod extensions;
 pub mod load;
 mod procedure;
 mod replica_safe_functions;
@@ -14,6 +15,7 @@ use history::{ColumnSet, DatabaseId, RelationId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use builtin::{Builtin, Class};
+pub use extensions::Member;
 pub use procedure::{Procedure, Touches};
 pub use replica_safe_functions::{Harmless, Volatility};
 
@@ -47,6 +49,14 @@ pub struct Catalog {
     pub trusts_declarations: bool,
     /// Classification of PostgreSQL's own functions.
     pub builtin: Builtin,
+    /// Functions that belong to extensions, by OID.
+    pub members: BTreeMap<u32, Member>,
+    /// Tables that functions of extensions read by their reviewed tables.
+    pub extension_tables: BTreeSet<RelationId>,
+    /// True if a function whose class is not known may set what no probe of the session shows.
+    pub may_hide_state: bool,
+    /// Names of operators that belong to no extension.
+    pub operator_names: BTreeSet<String>,
 }
 
 /// A table or something that can stand where a table stands.
@@ -241,6 +251,10 @@ pub struct Function {
     pub harmless: Harmless,
     /// Tables that the function touches, if the operator has declared that it does the same at every server.
     pub declared: Option<Touches>,
+    /// True if it may set what no probe of the session shows, by its language and its text.
+    pub hides: bool,
+    /// Class by the reviewed table of its extension. With [`Class::Declared`], `declared` has the tables that it reads.
+    pub reviewed: Option<Class>,
 }
 
 /// A type.
@@ -254,6 +268,8 @@ pub struct Type {
     pub kind: TypeKind,
     /// The functions that make and print its values, where they are not PostgreSQL's own; also a domain's checks.
     pub functions: Vec<u32>,
+    /// Casts to json, which functions that make json run.
+    pub casts: Vec<u32>,
 }
 
 /// Composition of a type.

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use footprint::{AccessTemplate, FootprintTemplate, KeyTemplate, RowsTemplate, Slot, Source};
-pub use judge::judge;
+pub use judge::{judge, unknown_functions};
 pub use nondeterminism::Chance;
 pub use ordered_execution::Ordered;
 pub use reexecution::{ByDeclaration, Otherwise};
@@ -130,6 +130,10 @@ pub struct Dependencies {
     pub named: Vec<RelationId>,
     /// Relations that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
     pub locks: Option<BTreeSet<RelationId>>,
+    /// True if it depends on parameters of an extension, or on state in the session that no view shows.
+    pub extension_state: bool,
+    /// True if it runs code that may set what no probe of the session shows, such as the seed of `random()`.
+    pub may_hide_state: bool,
 }
 
 /// Places where a text such as `today` may stand for the clock.
@@ -191,7 +195,11 @@ impl Template {
             random: true,
             dirties: true,
             parameters: Vec::new(),
-            depends_on: Dependencies::default(),
+            depends_on: Dependencies {
+                extension_state: true,
+                may_hide_state: true,
+                ..Dependencies::default()
+            },
             fails_on_chosen_rows_alone: false,
             clock_words: ClockWords { literals: true, parameters: Vec::new() },
         }

@@ -25,7 +25,8 @@ pub const MAJORS: std::ops::RangeInclusive<u32> = 15..=18;
 
 const TABLE: &str = include_str!("builtin.txt");
 
-/// Dependencies of a function's result, and its effects.
+/// Dependencies of a function's result, and its effects. Tables of extensions have classes that PostgreSQL's own functions need
+/// not have: the last ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Its arguments, mirrored settings, and the tables of its statement.
@@ -58,6 +59,12 @@ pub enum Class {
     Effect,
     /// No statement can call it.
     Uncallable,
+    /// As harmless, but for values that it draws anew each time.
+    Random,
+    /// As harmless, but for state of its extension in the session: parameters, and what no view shows.
+    Hidden,
+    /// As harmless, but an index may answer by it approximately: another index may answer otherwise.
+    Approximate,
     /// Declared, with the tables that it touches.
     Declared,
     /// Nothing is known of it.
@@ -65,7 +72,7 @@ pub enum Class {
 }
 
 impl Class {
-    const NAMES: [(&str, Class); 15] = [
+    pub(super) const NAMES: [(&str, Class); 19] = [
         ("harmless", Class::Harmless),
         ("by_order", Class::ByOrder),
         ("clock", Class::Clock),
@@ -81,6 +88,10 @@ impl Class {
         ("large_object", Class::LargeObject),
         ("effect", Class::Effect),
         ("uncallable", Class::Uncallable),
+        ("random", Class::Random),
+        ("hidden", Class::Hidden),
+        ("approximate", Class::Approximate),
+        ("unknown", Class::Unknown),
     ];
 }
 
@@ -119,6 +130,11 @@ impl Builtin {
         let mut named = self.entries().filter(|(_, _, signature)| is_named(signature)).peekable();
         named.peek().is_some()
             && named.all(|(_, class, _)| matches!(class, Class::Harmless | Class::Uncallable))
+    }
+
+    /// True if the function's name or arguments are about json.
+    pub fn is_of_json(&self, function: u32) -> bool {
+        self.classes.get(&function).is_some_and(|(_, signature)| signature.contains("json"))
     }
 
     /// Every line of the table: OID, class, signature.

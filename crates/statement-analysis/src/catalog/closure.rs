@@ -1,7 +1,7 @@
 //! Closures over the catalogs: children of tables, the bases of generated columns, the parts of functions and
 //! types.
 
-use super::{Catalog, Class, Harmless, Relation, TypeKind};
+use super::{Catalog, Class, Function, Harmless, Relation, TypeKind};
 use crate::oid::FIRST_USER_OID;
 use history::{ColumnSet, RelationId};
 use std::collections::BTreeSet;
@@ -102,6 +102,7 @@ impl Catalog {
             Some(known) if known.harmless == Harmless::Immutable => Class::Harmless,
             Some(known) if known.harmless == Harmless::ReadsDeclared => Class::Declared,
             Some(known) if self.trusts_declarations && known.declared.is_some() => Class::Declared,
+            Some(Function { reviewed: Some(class), .. }) => *class,
             Some(known) => match &known.parts {
                 Some(parts) if parts.iter().all(|part| self.harmless_part(*part)) => Class::ByOrder,
                 _ => Class::Unknown,
@@ -113,7 +114,9 @@ impl Catalog {
     /// True if an aggregate that is made of this function does nothing else.
     fn harmless_part(&self, part: u32) -> bool {
         match self.functions.get(&part) {
-            Some(function) => function.harmless == Harmless::Immutable,
+            Some(function) => {
+                function.harmless == Harmless::Immutable || function.reviewed == Some(Class::Harmless)
+            }
             None => part < FIRST_USER_OID && self.builtin.class(part) == Class::Harmless,
         }
     }
@@ -124,6 +127,32 @@ impl Catalog {
             return Class::Harmless;
         }
         self.operators.get(&operator).map_or(Class::Unknown, |function| self.function_class(*function))
+    }
+
+    /// True if values of a type may be made, compared or printed by this function.
+    fn may_make_values(&self, function: u32) -> bool {
+        let reviewed = self.functions.get(&function).is_some_and(|known| known.reviewed.is_some());
+        match self.function_class(function) {
+            Class::Harmless | Class::Hidden => true,
+            class => reviewed && class == Class::Declared,
+        }
+    }
+
+    /// Functions that make, compare and print values of these types and of their parts, also as `json`.
+    pub fn functions_of_types(&self, types: &BTreeSet<u32>, json: bool) -> BTreeSet<u32> {
+        let (mut open, mut seen) = (types.iter().copied().collect::<Vec<_>>(), BTreeSet::new());
+        let mut functions = BTreeSet::new();
+        while let Some(type_id) = open.pop() {
+            let Some(known) = self.types.get(&type_id).filter(|_| seen.insert(type_id)) else { continue };
+            functions.extend(&known.functions);
+            functions.extend(known.casts.iter().filter(|_| json));
+            match &known.kind {
+                TypeKind::Base | TypeKind::Enum => {}
+                TypeKind::Array(of) | TypeKind::Domain(of) | TypeKind::Range(of) => open.push(*of),
+                TypeKind::Composite(columns) => open.extend(columns),
+            }
+        }
+        functions
     }
 
     /// Traits of a type and of all its parts.
@@ -148,7 +177,7 @@ impl Catalog {
             traits.clock_words |= DATE_TYPES.contains(&type_id);
             traits.clock |= type_id == TIMETZ;
             traits.unknown |=
-                known.functions.iter().any(|function| self.function_class(*function) != Class::Harmless);
+                known.functions.iter().chain(&known.casts).any(|function| !self.may_make_values(*function));
             match &known.kind {
                 TypeKind::Base | TypeKind::Enum => {}
                 TypeKind::Array(of) | TypeKind::Domain(of) | TypeKind::Range(of) => {

@@ -5,7 +5,7 @@
 use super::builtin::NOW;
 use super::{
     Builtin, Catalog, Column, ForeignAction, ForeignKey, Function, Harmless, Identity, KeyColumn, KeyForm,
-    Persistence, PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind, Volatility,
+    Member, Persistence, PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind, Volatility,
 };
 use crate::oid::FIRST_USER_OID;
 use crate::sql::literal;
@@ -101,7 +101,11 @@ const FUNCTIONS: &str = "
     SELECT p.oid, n.nspname, p.proname, e.extname,
            CASE WHEN g.aggfnoid IS NOT NULL THEN array_to_string(ARRAY[g.aggtransfn, g.aggfinalfn, g.aggcombinefn,
                 g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn]::oid[], ',') END,
-           p.provolatile, l.lanname IN ('c', 'internal'), CASE l.lanname WHEN 'internal' THEN p.prosrc END
+           p.provolatile, l.lanname IN ('c', 'internal'), CASE l.lanname WHEN 'internal' THEN p.prosrc END,
+           -- Words of code that sets a seed or a parameter of an extension, or that runs other text.
+           CASE WHEN l.lanname IN ('sql', 'plpgsql')
+                THEN p.prosrc ~* '(seed|set_config|execute|set_limit|isn_weak|nls_sort|dblink|\\mset\\M[^;]*[.])'
+                ELSE l.lanname <> 'internal' AND p.provolatile = 'v' END
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
     LEFT JOIN pg_aggregate g ON g.aggfnoid = p.oid
     LEFT JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
@@ -109,7 +113,11 @@ const FUNCTIONS: &str = "
     LEFT JOIN pg_extension e ON e.oid = d.refobjid
     WHERE p.oid >= 16384";
 
-const OPERATORS: &str = "SELECT oid, oprcode::oid FROM pg_operator WHERE oid >= 16384";
+/// The name of an operator that belongs to an extension is NULL.
+const OPERATORS: &str = "
+    SELECT o.oid, o.oprcode::oid, CASE WHEN d.objid IS NULL THEN o.oprname END
+    FROM pg_operator o LEFT JOIN pg_depend d ON d.classid = 'pg_operator'::regclass AND d.objid = o.oid AND d.deptype = 'e'
+    WHERE o.oid >= 16384";
 
 const TYPES: &str = "
     SELECT t.oid, n.nspname, t.typname, t.typtype,
@@ -121,10 +129,10 @@ const TYPES: &str = "
                 t.typsubscript, r.rngcanonical, r.rngsubdiff]::oid[] || ARRAY(SELECT p.amproc::oid FROM pg_opclass o
                 JOIN pg_amproc p ON p.amprocfamily = o.opcfamily
                 -- Those that sorting, grouping and comparing go by (lookup_type_cache()): of btree and hash alone.
-                WHERE o.opcdefault AND o.oid >= 16384 AND o.opcintype = t.oid AND o.opcmethod IN (403, 405))
-                -- to_json and its like run a cast that is there.
-                || ARRAY(SELECT c.castfunc::oid FROM pg_cast c
-                WHERE c.castsource = t.oid AND c.casttarget = 'json'::regtype AND c.castmethod = 'f'), ',')
+                WHERE o.opcdefault AND o.oid >= 16384 AND o.opcintype = t.oid AND o.opcmethod IN (403, 405)), ','),
+           -- to_json and its like run a cast that is there.
+           (SELECT string_agg(c.castfunc::oid::text, ',') FROM pg_cast c
+            WHERE c.castsource = t.oid AND c.casttarget = 'json'::regtype AND c.castmethod = 'f')
     FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
     LEFT JOIN pg_range r ON r.rngtypid = t.oid LEFT JOIN pg_range m ON m.rngmultitypid = t.oid
     WHERE t.oid >= 16384 OR t.typrelid = 0 AND NOT EXISTS (
@@ -155,6 +163,9 @@ const FLEETING: &str = "
 /// it, and the reason in a word. The query names everything as it is in `pg_catalog`.
 pub const UNLIKE: &str = include_str!("unlike.sql");
 
+/// Functions that belong to extensions, with what identifies their code.
+pub const MEMBERS: &str = include_str!("extension_members.sql");
+
 /// The queries, in the order in which [`build`] wants their answers. `publication` is the one that Consort's slot sends.
 pub fn queries(publication: &str) -> Vec<String> {
     let publication = literal(publication);
@@ -176,6 +187,7 @@ pub fn queries(publication: &str) -> Vec<String> {
         COLLATIONS,
         UNLIKE,
         FLEETING,
+        MEMBERS,
     ]
     .map(str::to_owned)
     .to_vec()
@@ -183,7 +195,7 @@ pub fn queries(publication: &str) -> Vec<String> {
 
 /// Builds the catalog of a database from the answers to [`queries`].
 pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, LoadError> {
-    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 17] = [
+    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 18] = [
         major,
         relation,
         column,
@@ -201,6 +213,7 @@ pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, Load
         collation,
         unlike,
         fleeting,
+        member,
     ];
     // A server that does not tell its major has no known function.
     let mut catalog = Catalog { database, builtin: Builtin::of(0), ..Catalog::default() };
@@ -213,6 +226,7 @@ pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, Load
         }
     }
     drop_keys_without_form(&mut catalog);
+    catalog.review_extensions();
     Ok(catalog)
 }
 
@@ -414,8 +428,10 @@ fn function(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
             _ => Volatility::Volatile,
         },
         is_native: row.flag(6)?,
+        hides: row.flag(8)?,
         harmless: Harmless::No,
         declared: None,
+        reviewed: None,
     };
     catalog.functions.insert(row.oid(0)?, function);
     Some(())
@@ -423,6 +439,7 @@ fn function(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
 
 fn operator(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     catalog.operators.insert(row.oid(0)?, row.oid(1)?);
+    catalog.operator_names.extend(row.text(2).map(str::to_owned));
     Some(())
 }
 
@@ -435,9 +452,13 @@ fn type_of(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         (_, Some(element), _) => TypeKind::Array(element),
         _ => TypeKind::Base,
     };
-    let functions: Vec<u32> = row.numbers(7)?;
-    let functions = functions.into_iter().filter(|function| *function >= FIRST_USER_OID).collect();
-    let made = Type { schema: row.text(1)?.to_owned(), name: row.text(2)?.to_owned(), kind, functions };
+    let own = |column| {
+        let functions: Vec<u32> = row.numbers(column)?;
+        Some(functions.into_iter().filter(|function| *function >= FIRST_USER_OID).collect())
+    };
+    let (functions, casts) = (own(7)?, row.text(8).map_or(Some(Vec::new()), |_| own(8))?);
+    let made =
+        Type { schema: row.text(1)?.to_owned(), name: row.text(2)?.to_owned(), kind, functions, casts };
     catalog.types.insert(row.oid(0)?, made);
     Some(())
 }
@@ -475,6 +496,19 @@ fn unlike(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
 
 fn fleeting(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
     catalog.fleeting.insert(row.oid(0)?);
+    Some(())
+}
+
+fn member(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
+    let text = |column| row.text(column).map(str::to_owned);
+    let member = Member {
+        extension: text(1)?,
+        version: text(2)?,
+        signature: text(3)?,
+        digest: text(4)?,
+        body: text(5),
+    };
+    catalog.members.insert(row.oid(0)?, member);
     Some(())
 }
 

@@ -58,14 +58,16 @@ impl Catalog {
 
     /// Declares every function of this schema and name harmless. Returns how many are, and why others are not.
     pub fn declare_harmless(&mut self, schema: &str, name: &str) -> (usize, Option<String>) {
-        let (found, others) = self.vouch(|function| function.schema == schema && function.name == name);
+        let (found, others) =
+            self.vouch(false, |function| function.schema == schema && function.name == name);
         let wrong = others.first().map(|(_, why)| format!("{schema}.{name} {why}"));
         (found, wrong)
     }
 
     /// Declares every function of this extension harmless. Returns how many are, and which others are not.
     pub fn declare_extension_harmless(&mut self, extension: &str) -> (usize, Option<String>) {
-        let (found, mut others) = self.vouch(|function| function.extension.as_deref() == Some(extension));
+        let (found, mut others) =
+            self.vouch(true, |function| function.extension.as_deref() == Some(extension));
         others.sort();
         others.dedup_by(|one, other| one.0 == other.0);
         let more = if others.len() > NAMED_AT_MOST { ", .." } else { "" };
@@ -81,13 +83,21 @@ impl Catalog {
     }
 
     /// The number of these functions that are harmless; the names of the others, and why not.
-    fn vouch(&mut self, which: impl Fn(&Function) -> bool) -> (usize, Vec<(String, String)>) {
+    fn vouch(
+        &mut self,
+        by_extension: bool,
+        which: impl Fn(&Function) -> bool,
+    ) -> (usize, Vec<(String, String)>) {
         let named = self.functions.iter().filter(|(_, function)| which(function));
         let judged: Vec<_> = named.map(|(id, function)| (*id, self.credible(function))).collect();
         let (mut found, mut others) = (0, Vec::new());
         for (id, credible) in judged {
             let function = self.functions.get_mut(&id).expect("the function was just found");
             match credible {
+                // A reviewed class is better than the word of its extension.
+                _ if by_extension && function.reviewed.is_some_and(|class| class != Class::Unknown) => {
+                    found += 1
+                }
                 Ok(harmless) => {
                     function.harmless = harmless;
                     found += 1;

@@ -10,7 +10,7 @@ use super::replicated_execution::{Found, replay};
 use super::writes::{Trust, writes};
 use super::{Again, ClockWords, Dependencies, Input, Kind, ResultColumns, Stay, Template, Validity};
 use crate::catalog::builtin::RANDOM_NUMBERS;
-use crate::catalog::{Catalog, Class, Harmless, Persistence, RelationKind, Touches};
+use crate::catalog::{Catalog, Class, Harmless, Persistence, RelationKind, Touches, Volatility};
 use crate::oid::FIRST_USER_OID;
 use crate::tree::query::{Command, Relation};
 use crate::tree::walk::{self, Facts};
@@ -76,6 +76,8 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         results: ResultColumns { types: results, order: order(&tree, &facts), described: Vec::new() },
         fails_on_chosen_rows_alone: keys.fails_on_chosen_rows_alone(&facts),
         depends_on: Dependencies {
+            extension_state: judge.any(Class::Hidden) || judge.any(Class::Approximate),
+            may_hide_state: judge.hides || dirties && catalog.may_hide_state,
             named: facts.named.iter().copied().collect(),
             locks: judge.locks(&relations),
             relations,
@@ -83,6 +85,22 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         clock_words: clock_words(&facts, catalog),
         stays: judge.stays,
     }
+}
+
+/// Functions of which nothing is known, by OID, that a statement calls, that its operators stand for, or that make and print its
+/// values.
+pub fn unknown_functions(trees: &str, catalog: &Catalog) -> BTreeSet<u32> {
+    let Ok(tree) = Tree::read(trees) else { return BTreeSet::new() };
+    let facts = walk::facts(&tree);
+    let judge = Judge::new(catalog, &facts);
+    let mut unknown = judge.called(Class::Unknown);
+    let of_types = judge.of_types.iter().filter(|of| {
+        catalog.functions.get(*of).is_some_and(|known| {
+            known.harmless == Harmless::No && matches!(known.reviewed, None | Some(Class::Unknown))
+        })
+    });
+    unknown.extend(of_types);
+    unknown
 }
 
 /// A text of SELECTs alone reads.
@@ -133,10 +151,13 @@ fn names_an_object(facts: &Facts) -> bool {
     facts.constants.iter().any(|constant| constant.location.is_some() && by_name(constant.type_id))
 }
 
-/// A function that draws random numbers, or a function that was declared harmless and may call it.
+/// A function that draws random numbers, or a VOLATILE function that was declared harmless and may call it.
 pub(super) fn may_draw(function: u32, catalog: &Catalog) -> bool {
     RANDOM_NUMBERS.contains(&function)
-        || catalog.functions.get(&function).is_some_and(|known| known.harmless != Harmless::No)
+        || catalog
+            .functions
+            .get(&function)
+            .is_some_and(|known| known.harmless != Harmless::No && known.volatility == Volatility::Volatile)
 }
 
 struct Judge<'j> {
@@ -146,6 +167,10 @@ struct Judge<'j> {
     /// Something runs that may write anything.
     opaque: bool,
     dirties: bool,
+    /// True if something may change what no probe of the session shows.
+    hides: bool,
+    /// Functions of the types of its values.
+    of_types: BTreeSet<u32>,
     /// Something runs of which nothing is known.
     unknown: bool,
     /// More than functions.
@@ -165,8 +190,20 @@ struct Touched {
 
 impl<'j> Judge<'j> {
     fn new(catalog: &'j Catalog, facts: &'j Facts) -> Judge<'j> {
-        let (stays, opaque, dirties) = (BTreeSet::new(), false, false);
-        Judge { catalog, facts, stays, opaque, dirties, unknown: false, unknown_besides: false }
+        let (stays, opaque, dirties, hides) = (BTreeSet::new(), false, false, false);
+        let json = facts.functions.iter().any(|function| catalog.builtin.is_of_json(*function));
+        let of_types = catalog.functions_of_types(&facts.types, json);
+        Judge {
+            catalog,
+            facts,
+            stays,
+            opaque,
+            dirties,
+            hides,
+            of_types,
+            unknown: false,
+            unknown_besides: false,
+        }
     }
 
     fn touched(&mut self, tree: &Tree<'_>, keys: &Keys<'_, '_>) -> Touched {
@@ -174,7 +211,8 @@ impl<'j> Judge<'j> {
         self.fleeting(&relations);
         let (mut writes, fired) = writes(tree, self.facts, self.catalog, keys, Trust::Footprints);
         let one_row = writes.is_one_row();
-        let called = self.called(Class::Declared);
+        let mut called = self.called(Class::Declared);
+        called.extend(self.of_types.iter().filter(|of| self.catalog.function_class(**of) == Class::Declared));
         let declared = self.declared(called.iter().chain(&fired));
         declared.add_to(&mut reads, &mut writes);
         let by_declaration = self.by_declaration(tree, keys, &reads, &writes);
@@ -214,14 +252,19 @@ impl<'j> Judge<'j> {
         let classes: BTreeSet<Class> = functions.chain(operators).collect();
         for class in classes {
             match class {
-                Class::Harmless | Class::ByOrder | Class::Declared => {}
+                Class::Harmless
+                | Class::ByOrder
+                | Class::Declared
+                | Class::Random
+                | Class::Hidden
+                | Class::Approximate => {}
                 Class::Clock | Class::TextInput => self.stay(Stay::Clock),
                 Class::Transaction => self.stay(Stay::Transaction),
                 Class::Sequence => self.stay(Stay::Sequence),
                 Class::Session => self.stay(Stay::Session),
                 Class::SessionChange => {
                     self.stay(Stay::Session);
-                    self.dirties = true;
+                    (self.dirties, self.hides) = (true, true);
                 }
                 Class::Node => self.stay(Stay::Node),
                 Class::Reload => self.stay(Stay::Reload),
@@ -231,12 +274,18 @@ impl<'j> Judge<'j> {
                 Class::RunsText => {
                     self.stay(Stay::RunsText);
                     self.opaque = true;
-                    self.dirties = true;
+                    (self.dirties, self.hides) = (true, true);
                 }
                 Class::Uncallable => self.unknown_besides(),
                 Class::Unknown => self.unknown(),
             }
         }
+    }
+
+    /// True if a function of this class is called, or makes or prints a value.
+    fn any(&self, class: Class) -> bool {
+        let of_types = self.of_types.iter().any(|function| self.catalog.function_class(*function) == class);
+        of_types || !self.called(class).is_empty()
     }
 
     /// The functions of this class that are called.
@@ -402,7 +451,17 @@ impl<'j> Judge<'j> {
     /// determined.
     fn locks(&self, relations: &BTreeSet<RelationId>) -> Option<BTreeSet<RelationId>> {
         let alone = |relation: &RelationId| self.catalog.family(*relation).len() == 1;
-        let opaque = self.facts.functions.iter().any(|function| *function >= FIRST_USER_OID);
+        let reviewed = |function: &u32| {
+            let known = self.catalog.functions.get(function).and_then(|known| known.reviewed);
+            known.is_some_and(|class| {
+                matches!(
+                    class,
+                    Class::Harmless | Class::ByOrder | Class::Random | Class::Hidden | Class::Approximate
+                )
+            })
+        };
+        let opaque =
+            self.facts.functions.iter().any(|function| *function >= FIRST_USER_OID && !reviewed(function));
         (!opaque && relations.iter().all(alone)).then(|| relations.clone())
     }
 
@@ -447,7 +506,7 @@ impl<'j> Judge<'j> {
             RelationKind::Foreign => {
                 self.stay(Stay::ForeignTable);
                 self.opaque = true;
-                self.dirties = true;
+                (self.dirties, self.hides) = (true, true);
             }
             RelationKind::Sequence => self.stay(Stay::Sequence),
             RelationKind::Other => self.stay(Stay::UnknownRelation),

@@ -10,7 +10,6 @@ use super::judge::may_draw;
 use super::nondeterminism::{Chance, chance_elsewhere, only_joined};
 use super::replica_differences::AtCopies;
 use super::{Stay, Template, Values};
-use crate::catalog::builtin::draws;
 use crate::catalog::{Catalog, ForeignAction, RelationKind};
 use crate::tree::query::{Command, Query};
 use crate::tree::walk::Facts;
@@ -103,7 +102,7 @@ pub(super) fn again(
     if facts.queries.iter().any(|query| tree.flag(query.node, "hasRowSecurity")) {
         return Err(Otherwise::Policies);
     }
-    if facts.functions.iter().any(|function| draws(*function) || may_draw(*function, catalog)) {
+    if facts.functions.iter().any(|function| catalog.draws(*function) || may_draw(*function, catalog)) {
         return Err(Otherwise::Draws);
     }
     if query.command == Command::Update && !only_joined(tree, query) {

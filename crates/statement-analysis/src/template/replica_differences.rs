@@ -11,7 +11,7 @@
 //! are answered elsewhere.
 
 use super::footprint::FootprintTemplate;
-use crate::catalog::{Catalog, TypeKind};
+use crate::catalog::{Catalog, Class, TypeKind};
 use crate::oid::FIRST_USER_OID;
 use crate::tree::walk::Facts;
 use history::{ColumnSet, RelationId};
@@ -68,6 +68,8 @@ pub(super) fn at_copies(
     let own_types = facts.types.iter().any(|type_id| *type_id >= FIRST_USER_OID);
     let by_oid = facts.functions.iter().any(|function| BY_OID.contains(function))
         || facts.operators.iter().any(|operator| IMAGES.contains(operator));
+    let approximates =
+        facts.functions.iter().any(|function| catalog.function_class(*function) == Class::Approximate);
     let own_schema = |relation: &RelationId| {
         catalog.relations.get(relation).is_some_and(|relation| relation.schema == OWN_SCHEMA)
     };
@@ -77,7 +79,10 @@ pub(super) fn at_copies(
         (any && own_types) || names_types_in_binary(type_id, catalog)
     };
     AtCopies {
-        never: (by_oid && own_types) || relations.iter().any(own_schema) || reads_unlike(reads, catalog),
+        never: (by_oid && own_types)
+            || approximates
+            || relations.iter().any(own_schema)
+            || reads_unlike(reads, catalog),
         text_parameters: facts.parameters.values().any(|type_id| names_types(*type_id)),
         text_results: results.iter().any(|type_id| names_types(*type_id)),
     }
@@ -136,7 +141,9 @@ mod tests {
         ];
         for (number, kind) in (0..).zip(kinds) {
             let (schema, name) = ("public".to_owned(), number.to_string());
-            catalog.types.insert(OWN + number, Type { schema, name, kind, functions: Vec::new() });
+            catalog
+                .types
+                .insert(OWN + number, Type { schema, name, kind, functions: Vec::new(), casts: Vec::new() });
         }
         catalog
     }

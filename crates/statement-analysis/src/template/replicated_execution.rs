@@ -10,7 +10,7 @@ use super::key_equalities::Keys;
 use super::nondeterminism::chance_elsewhere;
 use super::update_from_matches::takes_any_match;
 use super::{Chance, Stay};
-use crate::catalog::builtin::{MOVES, NOW, draws};
+use crate::catalog::builtin::{MOVES, NOW};
 use crate::catalog::{Catalog, Class};
 use crate::tree::query::{Command, Entry, Query};
 use crate::tree::walk::Facts;
@@ -194,7 +194,7 @@ struct Look<'l, 't> {
 impl Look<'_, '_> {
     fn differs(&self, found: &Found<'_>, moves: bool, instants: Option<usize>) -> Option<Differs> {
         let facts = self.facts;
-        if facts.functions.iter().any(|function| draws(*function)) {
+        if facts.functions.iter().any(|function| self.catalog.draws(*function)) {
             return Some(Differs::Random);
         }
         if let Some(chance) = found.chance.or_else(|| chance_elsewhere(self.facts, self.catalog)) {

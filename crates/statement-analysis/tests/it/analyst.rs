@@ -14,16 +14,21 @@ pub(crate) struct Analyst {
 impl Server {
     /// A connection.
     pub(crate) async fn connect(&self, user: &str) -> Analyst {
-        Analyst::connect(self.folder(), user)
+        self.connect_to("postgres", user).await
+    }
+
+    /// A connection to this database.
+    pub(crate) async fn connect_to(&self, database: &str, user: &str) -> Analyst {
+        Analyst::connect(self.folder(), database, user)
             .await
             .unwrap_or_else(|error| panic!("{user}: {}", describe(&error)))
     }
 }
 
 impl Analyst {
-    async fn connect(folder: &Path, user: &str) -> Result<Analyst, tokio_postgres::Error> {
+    async fn connect(folder: &Path, database: &str, user: &str) -> Result<Analyst, tokio_postgres::Error> {
         let mut config = tokio_postgres::Config::new();
-        config.host_path(folder).user(user).dbname("postgres");
+        config.host_path(folder).user(user).dbname(database);
         let (client, mut connection) = config.connect(NoTls).await?;
         let (sender, trees) = mpsc::unbounded_channel();
         tokio::spawn(async move {

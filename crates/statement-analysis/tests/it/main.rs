@@ -6,6 +6,7 @@ mod analyst;
 mod builtin;
 mod corpus;
 mod differs;
+mod extensions;
 mod harmless;
 mod oracle;
 mod order;
