@@ -3,13 +3,15 @@
 use super::{Cluster, Names, Place};
 use crate::scheduled::Scheduled;
 use counters::Traffic;
-use history::{DatabaseId, Xid};
+use history::{DatabaseId, Footprint, RelationId, Xid};
 use postgres::Error;
 use postgres::catalogs::Loaded;
 use replica_apply::sequences::Sequences;
-use scheduler::Reason;
+use scheduler::{Reason, StandbyId};
+use statement_analysis::Catalog;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -39,8 +41,8 @@ pub struct Database {
     sequences: RefCell<Option<Rc<Asked>>>,
     version: Cell<u64>,
     names: Names,
-    /// DDL transactions that the next catalog must see.
-    owed: RefCell<Vec<Xid>>,
+    /// Requirements on the next catalog.
+    next: RefCell<NextCatalog>,
     reload: Notify,
     trouble: RefCell<Option<Cow<'static, str>>>,
     /// True if the trouble is that the primary is down.
@@ -72,6 +74,21 @@ pub struct Asked {
     pub(crate) to: Place,
 }
 
+/// Requirements on the next catalog of a database.
+#[derive(Debug, Default)]
+struct NextCatalog {
+    /// DDL transactions that it must see.
+    owed: Vec<Xid>,
+    /// Tables that functions of extensions read, by the last catalog.
+    tables: BTreeSet<RelationId>,
+    /// Tables among them that were written: backends go on with rows that they read before.
+    written: BTreeSet<RelationId>,
+    /// Extensions whose libraries are the same at all nodes, with their versions.
+    agreed: BTreeMap<String, String>,
+    /// Extensions whose libraries are the primary's at standbys that have joined since.
+    joined: BTreeMap<StandbyId, BTreeMap<String, String>>,
+}
+
 /// Keeps the database from being followed while this lives, because a statement needs it alone (DROP
 /// DATABASE).
 pub struct Hold(Rc<Database>);
@@ -98,7 +115,7 @@ impl Database {
             sequences: RefCell::default(),
             version: Cell::default(),
             names: Names::default(),
-            owed: RefCell::default(),
+            next: RefCell::default(),
             reload: Notify::new(),
             trouble: RefCell::new(Some("the database is used for the first time".into())),
             away: Cell::new(false),
@@ -333,15 +350,74 @@ impl Database {
 
     /// Notes that a DDL command came out of the decoder, or the roles changed: the present catalog is void.
     pub(crate) fn catalog_changed(&self, by: Option<Xid>) {
-        self.owed.borrow_mut().extend(by);
+        self.next.borrow_mut().owed.extend(by);
         self.version.set(self.version.get() + 1);
         *self.catalog.borrow_mut() = None;
         self.reload.notify_one();
     }
 
+    /// Notes a commit that wrote these relations. A table of an extension that backends keep in memory may be among them: the
+    /// present catalog is void then.
+    pub(crate) fn extension_table_written(&self, wrote: &Footprint, xid: Xid) -> bool {
+        let mut next = self.next.borrow_mut();
+        let NextCatalog { tables, written, .. } = &mut *next;
+        let before = written.len();
+        match wrote.tables() {
+            Some(wrote) => {
+                written.extend(wrote.map(|(table, _)| table).filter(|table| tables.contains(table)))
+            }
+            None => written.extend(tables.iter().copied()),
+        }
+        if written.len() == before {
+            return false;
+        }
+        drop(next);
+        self.catalog_changed(Some(xid));
+        true
+    }
+
+    /// Sets the extensions whose libraries are the same at all nodes, these standbys. Returns true if they are others than before.
+    pub(crate) fn set_agreed(
+        &self,
+        agreed: BTreeMap<String, String>,
+        standbys: &BTreeSet<StandbyId>,
+    ) -> bool {
+        let mut next = self.next.borrow_mut();
+        let before = next.joined.len();
+        next.joined.retain(|standby, _| !standbys.contains(standby));
+        let joined = next.joined.len() < before;
+        std::mem::replace(&mut next.agreed, agreed) != next.agreed || joined
+    }
+
+    /// Sets the extensions whose libraries are the primary's at a standby that joins. Returns true if not all are.
+    pub(crate) fn joined(&self, standby: StandbyId, agreed: BTreeMap<String, String>) -> bool {
+        let mut next = self.next.borrow_mut();
+        let differs = next.agreed.iter().any(|(name, version)| agreed.get(name) != Some(version));
+        next.joined.insert(standby, agreed);
+        differs
+    }
+
+    /// Takes the classes of functions back whose extensions may differ between nodes, or whose tables were written, in a new
+    /// catalog.
+    pub(crate) fn distrust(&self, catalog: &mut Catalog) {
+        let mut next = self.next.borrow_mut();
+        next.tables.extend(&catalog.extension_tables);
+        let others: Vec<String> = catalog
+            .extensions()
+            .iter()
+            .filter(|(name, (version, _))| {
+                let mut nodes = next.joined.values().chain([&next.agreed]);
+                !nodes.all(|agreed| agreed.get(**name).is_some_and(|agreed| agreed == version))
+            })
+            .map(|(name, _)| (*name).to_owned())
+            .collect();
+        others.iter().for_each(|extension| catalog.distrust_extension(extension));
+        catalog.distrust_tables(&next.written);
+    }
+
     /// The transactions that a catalog must see to be valid.
     pub(crate) fn owed(&self) -> Vec<Xid> {
-        self.owed.borrow().clone()
+        self.next.borrow().owed.clone()
     }
 
     /// Sets a catalog that was read under `version`. Returns `false`, without effect, if it has changed
@@ -350,7 +426,7 @@ impl Database {
         if self.version.get() != version {
             return false;
         }
-        self.owed.borrow_mut().clear();
+        self.next.borrow_mut().owed.clear();
         *self.catalog_trouble.borrow_mut() = None;
         *self.catalog.borrow_mut() = Some(Rc::new(loaded));
         self.arrived.notify_one();

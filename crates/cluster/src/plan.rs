@@ -149,7 +149,7 @@ pub fn tree(
             footprint: writes,
             locks_out_readers: false,
             unknown: false,
-            dirties: template.dirties.then_some(Dirt::Function),
+            dirties: dirt(&template),
             reason,
             catalog: asker.database.version(),
         });
@@ -174,8 +174,10 @@ pub fn tree(
     if let Err(stays) = asker.may_leave() {
         return Plan::Stays(Reason::Stay(stays.name()));
     }
-    if template.random && asker.session.is_seeded() {
-        // The seed's sequence goes on at the primary, and would lack a number drawn elsewhere.
+    let hidden = template.depends_on.extension_state && asker.session.may_have_extension_state();
+    if hidden || template.random && asker.session.is_seeded() {
+        // The seed's sequence goes on at the primary, and would lack a number drawn elsewhere. Code may have set a parameter of
+        // an extension, which no probe reads.
         return Plan::Stays(Reason::Stay(Stay::Session.name()));
     }
     if !asker.database.reads_may_leave() {
@@ -194,6 +196,12 @@ pub fn tree(
         at_copies: !template.at_copies.never,
     };
     Plan::Leaves(Leaving { question, template, catalog: asker.database.version() })
+}
+
+/// Change that the statement may make to the session.
+pub fn dirt(template: &Template) -> Option<Dirt> {
+    let hides = if template.depends_on.may_hide_state { Dirt::Function } else { Dirt::Code };
+    template.dirties.then_some(hides)
 }
 
 /// Returns the properties of a statement that may be executed again elsewhere, or else the reason against it.

@@ -5,7 +5,7 @@ use clap::Args;
 use config::{AuthType, Server};
 use postgres::address::{Address, Control};
 use postgres::attach::{self, Finding};
-use postgres::facts::{facts, fed_differences};
+use postgres::facts::{self, facts, fed_differences, libraries};
 use postgres::objects::CONTROL_DATABASE;
 use postgres::programs::Programs;
 use postgres::timelines;
@@ -159,12 +159,29 @@ async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding
     let followed = followed(found, &control).await?.there;
     let mut findings = attach::check_standby(&control, &followed).await?;
     findings.extend(node::check_room(&control, &found.config).await?.map(Finding::once_promoted));
+    for database in &followed {
+        findings.extend(library_findings(found, standby, database).await?);
+    }
     // Findings about the primary are reported for the primary.
     let primary = Control::connect(&found.address(&found.config.primary, "postgres")?).await;
     if let (Ok(primary), true) = (primary, findings.iter().all(|finding| !finding.fatal)) {
         findings.extend(history_findings(&address, &primary).await);
     }
     Ok(findings)
+}
+
+/// A finding for each extension of the database whose files are others at the standby.
+async fn library_findings(found: &Found, standby: &Server, database: &str) -> Result<Vec<Finding>, Failure> {
+    let there = Control::connect(&found.address(standby, database)?).await;
+    let here = Control::connect(&found.address(&found.config.primary, database)?).await;
+    let (Ok(there), Ok(here)) = (there, here) else { return Ok(Vec::new()) };
+    let differing = facts::differing_libraries(&libraries(&here).await?, &libraries(&there).await?);
+    let finding = |why: String| Finding {
+        what: format!("in {database}, {why}: reads with this extension stay at the primary"),
+        mend: "install the same package at both servers, and restart them".to_owned(),
+        fatal: false,
+    };
+    Ok(differing.into_values().map(finding).collect())
 }
 
 /// A finding if the standby is not on the primary's history.

@@ -55,6 +55,49 @@ const BRINGS: &str = "\
     UNION ALL \
     SELECT 'setting ' || name, setting FROM pg_file_settings WHERE name = 'local_preload_libraries' AND applied";
 
+/// Query of the files of the database's extensions: their libraries, and the rules that unaccent reads. A file that is missing has
+/// an empty digest.
+const LIBRARIES: &str = "\
+    WITH folders AS (SELECT max(setting) FILTER (WHERE name = 'PKGLIBDIR') AS lib, \
+                            max(setting) FILTER (WHERE name = 'SHAREDIR') AS share FROM pg_config()), \
+    libraries AS (SELECT DISTINCT e.extname, e.extversion, p.probin FROM pg_proc p \
+      JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
+           AND d.refclassid = 'pg_extension'::regclass \
+      JOIN pg_extension e ON e.oid = d.refobjid WHERE p.probin IS NOT NULL), \
+    files AS (SELECT extname, extversion, replace(probin, '$libdir', lib) || '.so' AS path FROM libraries, folders \
+      UNION ALL SELECT l.extname, l.extversion, share || '/tsearch_data/' || f FROM libraries l, folders, \
+           pg_ls_dir(share || '/tsearch_data') AS f WHERE l.extname = 'unaccent' AND f LIKE '%.rules') \
+    SELECT 'library ' || extname || ' ' || extversion || ' ' || regexp_replace(path, '^.*/', ''), \
+           encode(sha256(pg_read_binary_file(path, 0, s.size, true)), 'hex') \
+      FROM files LEFT JOIN LATERAL pg_stat_file(path, true) AS s ON true";
+
+/// Files of the extensions of the connection's database: `library EXTENSION VERSION FILE`, and the file's digest.
+///
+/// # Errors
+/// As every query.
+pub async fn libraries(control: &Control) -> Result<BTreeMap<String, String>, Error> {
+    let rows = control.rows(LIBRARIES).await?;
+    let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
+        Ok([Some(name), digest]) => Some((name, digest.unwrap_or_default())),
+        _ => None,
+    };
+    Ok(rows.into_iter().filter_map(one).collect())
+}
+
+/// Extensions with another file at a standby than at the primary, and the file, a sentence each.
+pub fn differing_libraries(
+    primary: &BTreeMap<String, String>,
+    standby: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let names = primary.keys().chain(standby.keys());
+    let others = names.filter(|name| primary.get(*name) != standby.get(*name));
+    others
+        .filter_map(|name| {
+            Some((name.split(' ').nth(1)?.to_owned(), format!("{name} is another file than at the primary")))
+        })
+        .collect()
+}
+
 /// Queries the facts of a server.
 ///
 /// # Errors
@@ -78,6 +121,7 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
             brings.insert(name.clone(), value.clone().unwrap_or_default());
         }
     }
+    brings.extend(libraries(control).await?);
     Ok(Facts {
         in_recovery: sighting.in_recovery,
         system: sighting.system,
@@ -106,7 +150,8 @@ pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
     let none = String::new();
     let names =
         primary.brings.keys().chain(standby.brings.keys().filter(|name| !primary.brings.contains_key(*name)));
-    for name in names {
+    // Reads that use an extension with another library stay at the primary; the standby serves the others.
+    for name in names.filter(|name| !name.starts_with("library ")) {
         let value = |facts: &Facts| facts.brings.get(name).unwrap_or(&none).clone();
         let (here, there) = (value(standby), value(primary));
         if here != there {
@@ -149,7 +194,10 @@ pub fn differences_of_copy(primary: &Facts, replica: &Facts, database: &str) -> 
     let mut found = Vec::new();
     let collation = format!("collation of database {database}");
     let both_have = |name: &str| [primary, replica].iter().all(|facts| facts.brings.contains_key(name));
-    let counts = |name: &str| name == collation || name.starts_with("extension ") && both_have(name);
+    let counts = |name: &str| {
+        name == collation
+            || ["extension ", "library "].iter().any(|kind| name.starts_with(kind)) && both_have(name)
+    };
     compare(primary, replica, counts, &mut found);
     found
 }

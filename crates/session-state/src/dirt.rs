@@ -7,8 +7,10 @@ use std::fmt;
 pub enum Dirt {
     /// The session has just begun: its state is unknown.
     Fresh,
-    /// Code ran that may have changed settings, taken locks, or created temporary objects.
+    /// Code ran that may have changed anything in the session, also what no probe shows: the seed of `random()`.
     Function,
+    /// Code ran that may have changed settings, taken locks, or created temporary objects, and nothing that no probe shows.
+    Code,
     /// A statement ran whose effects are unknown.
     Unknown,
     /// A statement ran whose query tree was not known yet. The tree shows its effects later.
@@ -28,9 +30,10 @@ pub enum Dirt {
 }
 
 impl Dirt {
-    pub(crate) const ALL: [Dirt; 10] = [
+    pub(crate) const ALL: [Dirt; 11] = [
         Dirt::Fresh,
         Dirt::Function,
+        Dirt::Code,
         Dirt::Unknown,
         Dirt::Unjudged,
         Dirt::Setting,
@@ -46,6 +49,7 @@ impl Dirt {
         match self {
             Dirt::Fresh => "session_not_probed",
             Dirt::Function => "session_ran_code",
+            Dirt::Code => "session_ran_probed_code",
             Dirt::Unknown => "session_ran_unknown",
             Dirt::Unjudged => "session_not_judged_yet",
             Dirt::Setting => "session_setting_unknown",

@@ -90,7 +90,10 @@ impl SessionState {
             probing: Probing { due: true, may_have_ended: false, had_temporary: false },
             seeded: false,
             application_settings: startup.sets_for_applications(),
-            beginning: Beginning::default(),
+            beginning: Beginning {
+                has_application_settings: startup.sets_for_applications(),
+                ..Beginning::default()
+            },
             reports: Reports::default(),
             overflown: false,
             name_changes: 0,
@@ -164,8 +167,15 @@ impl SessionState {
     /// As [`SessionState::knows_settings`], on condition that no statement that ran before its tree was known
     /// changed the session.
     fn knows_settings_if_judged(&self) -> bool {
-        let unknown =
-            [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Setting, Dirt::Reload, Dirt::Library];
+        let unknown = [
+            Dirt::Fresh,
+            Dirt::Function,
+            Dirt::Code,
+            Dirt::Unknown,
+            Dirt::Setting,
+            Dirt::Reload,
+            Dirt::Library,
+        ];
         !self.overflown && unknown.iter().all(|dirt| !self.dirt.has(*dirt))
     }
 
@@ -297,6 +307,12 @@ impl SessionState {
         self.seeded || self.dirt.has(Dirt::Unjudged)
     }
 
+    /// True if extensions may have state in the session that a standby's connection lacks: code has run that may have set it,
+    /// or roles and databases have parameters of extensions.
+    pub fn may_have_extension_state(&self) -> bool {
+        self.is_seeded() || self.beginning.has_application_settings
+    }
+
     /// True if the session may have, or have had, application settings (`app.user`): settings that it has
     /// set, and settings that no probe can read. The latter come with the session's start, or from code that
     /// ran.
@@ -323,9 +339,9 @@ impl SessionState {
         self.probing.due = true;
         self.named.code_runs();
         self.seeded |= matches!(dirt, Dirt::Function | Dirt::Unknown);
-        self.application_settings |= matches!(dirt, Dirt::Function | Dirt::Unknown);
+        self.application_settings |= matches!(dirt, Dirt::Function | Dirt::Code | Dirt::Unknown);
         self.beginning.any_set |=
-            matches!(dirt, Dirt::Function | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
+            matches!(dirt, Dirt::Function | Dirt::Code | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
     }
 
     /// True if the session listens, or did when last known.
@@ -342,7 +358,7 @@ impl SessionState {
     /// Records that all statements that ran before their trees were known are analysed: they changed nothing,
     /// or caused this dirt.
     pub fn judged(&mut self, dirt: Option<Dirt>) {
-        self.application_settings |= matches!(dirt, Some(Dirt::Function | Dirt::Unknown));
+        self.application_settings |= matches!(dirt, Some(Dirt::Function | Dirt::Code | Dirt::Unknown));
         if !self.dirt.has(Dirt::Unjudged) {
             return;
         }
@@ -610,7 +626,8 @@ impl SessionState {
         self.seeded = self.is_seeded();
         let had = (self.probing.had_temporary, self.dirt.has(Dirt::Temporary));
         self.dirt.keep(Dirt::Library);
-        self.application_settings |= found.contains(&Found::ApplicationSettings);
+        self.beginning.has_application_settings |= found.contains(&Found::ApplicationSettings);
+        self.application_settings |= self.beginning.has_application_settings;
         for found in found {
             self.dirt.add(match found {
                 Found::ApplicationSettings => continue,

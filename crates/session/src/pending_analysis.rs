@@ -81,9 +81,9 @@ impl Unjudged {
             // All are looked up: unknown trees are requested.
             let known: Vec<_> = self.ran.iter_mut().map(|ran| ran.dirties(by, database)).collect();
             match () {
-                () if known.contains(&Ok(Some(true))) => Err(Dirt::Function),
-                // Only a probe shows the effect.
+                () if known.contains(&Ok(Some(Some(Dirt::Function)))) => Err(Dirt::Function),
                 () if known.contains(&Err(NoTree)) => Err(Dirt::Unknown),
+                () if known.contains(&Ok(Some(Some(Dirt::Code)))) => Err(Dirt::Code),
                 () if known.contains(&Ok(None)) => return None,
                 () if !self.is_catalog_of_then(cluster, database) => return None,
                 () => Ok(()),
@@ -121,11 +121,11 @@ impl Ran {
             && self.settings.id() == statement.settings.id()
     }
 
-    /// True if the statement may have changed the session; `None` while its tree is not known.
-    fn dirties(&mut self, by: &Understanding, database: &Database) -> Result<Option<bool>, NoTree> {
+    /// The change that the statement may have made to the session; `None` while its tree is not known.
+    fn dirties(&mut self, by: &Understanding, database: &Database) -> Result<Option<Option<Dirt>>, NoTree> {
         let Ran { shape, text, types, settings, asked_under } = self;
         let statement = Asked { shape, text, parameters: types, settings };
-        Ok(by.look_once(database, statement, asked_under)?.map(|template| template.dirties))
+        Ok(by.look_once(database, statement, asked_under)?.map(|template| cluster::plan::dirt(&template)))
     }
 }
 

@@ -691,7 +691,7 @@ impl Session {
         match todo {
             Todo::One(Plan::Writes(writing)) => {
                 several.footprint.union(&writing.footprint);
-                several.dirt = several.dirt.or(writing.dirties);
+                several.dirt = several.dirt.into_iter().chain(writing.dirties).min();
                 Ok(tree())
             }
             Todo::One(Plan::Leaves(_) | Plan::Stays(_)) | Todo::Quiet => Ok(tree()),

@@ -1,7 +1,7 @@
 //! Life cycle of one served database: attached, decoded, its catalog read again after each DDL command.
 
 use super::sequences::Watch;
-use super::{FIRST_EPOCH, foreign_sessions};
+use super::{FIRST_EPOCH, extensions, foreign_sessions};
 use crate::barrier::Upkeep;
 use crate::trouble::{RECONNECT_AFTER, Task, Trouble, answered};
 use crate::understanding;
@@ -13,6 +13,7 @@ use postgres::attach::{self, Attached, Patience, State};
 use postgres::catalogs;
 use postgres::decoder::{Decoded, Decoder};
 use replica_apply::apply::Part;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,6 +164,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     let _analysts = understanding::serve(cluster, database, &address);
     let catalogs = read_catalogs(cluster.clone(), database.clone(), Control::connect(&address).await?);
     let _catalogs = Task(tokio::task::spawn_local(catalogs));
+    let _extensions = Task(tokio::task::spawn_local(extensions::compare(cluster.clone(), database.clone())));
     let unattached = unattached(cluster, database);
     tokio::pin!(unattached);
     tracing::info!(database = database.name(), slot = attached.slot, "following the database");
@@ -217,6 +219,10 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
             });
             if !locked_out.is_nothing() {
                 cluster.scheduler().lock_marks.mark(of, &locked_out);
+            }
+            let ddl_or_table = database.extension_table_written(&commit.wrote, xid) && !ddl;
+            if ddl_or_table {
+                cluster.understanding().forget(commit.database);
             }
             let decoded = if ddl {
                 cluster.understanding().forget(commit.database);
@@ -370,6 +376,7 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
     let mut trouble = Trouble::default();
     // Each catalog is read again after DDL. The log names a declaration once.
     let mut passed_over: Vec<String> = Vec::new();
+    let mut known = BTreeSet::new();
     while !cluster.stopping() {
         if database.loaded().is_some() {
             database.reload_asked().await;
@@ -379,6 +386,8 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
         match catalogs::load(&control).await {
             Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
                 loaded.catalog.trusts_declarations = cluster.orders_first();
+                extensions::tell(&database, &loaded.catalog, &mut known);
+                database.distrust(&mut loaded.catalog);
                 let wrong = loaded.catalog.declare(&cluster.procedures(), &cluster.setup().harmless);
                 for why in wrong.iter().filter(|why| !passed_over.contains(*why)) {
                     tracing::warn!(database = database.name(), wrong = why, "ignoring a declaration");

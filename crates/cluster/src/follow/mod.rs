@@ -4,6 +4,7 @@
 pub(crate) mod backends;
 mod base_backup_replica;
 pub(crate) mod database;
+pub(crate) mod extensions;
 mod foreign_sessions;
 pub(crate) mod leader_lease;
 pub(crate) mod replica_feed;

@@ -1,6 +1,6 @@
 //! The watcher of one standby: its reachability, its primary, and its replay position.
 
-use super::FIRST_EPOCH;
+use super::{FIRST_EPOCH, extensions};
 use crate::Cluster;
 use crate::trouble::answered;
 use history::Lsn;
@@ -28,6 +28,7 @@ pub(super) async fn follow(cluster: &Cluster, id: StandbyId) -> Result<(), Error
     let address = &cluster.standby(id).address;
     let mut watcher = within_limit(address, Watcher::connect(address, FIRST_EPOCH)).await?;
     within_limit(address, demand_a_twin(cluster, address)).await?;
+    extensions::joins(cluster, id).await?;
     while !cluster.stopping() {
         let proof = within_limit(address, prove(cluster, address)).await?;
         watcher.hold_to(&proof).await?;

@@ -78,7 +78,8 @@ impl SessionState {
     /// no rollback takes them back. A setting of the session's own may merely be back at its earlier value: a
     /// block has set it back, or its value held for a block alone.
     pub(super) fn hear_of_a_reload(&mut self, interner: &mut Interner) {
-        let in_doubt = [Dirt::Fresh, Dirt::Function, Dirt::Unknown, Dirt::Unjudged, Dirt::Setting];
+        let in_doubt =
+            [Dirt::Fresh, Dirt::Function, Dirt::Code, Dirt::Unknown, Dirt::Unjudged, Dirt::Setting];
         let is_followed = !self.overflown
             && !self.transaction.block.set_local
             && !self.transaction.block.puts_back

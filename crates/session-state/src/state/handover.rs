@@ -85,7 +85,7 @@ impl SessionState {
             name_changes: _,
             named: _,
         } = self;
-        let (now, Beginning { settings: first, resets, any_set, loaded }) = (&transaction.now, beginning);
+        let (now, Beginning { settings: first, resets, any_set, loaded, .. }) = (&transaction.now, beginning);
         let Reports { values, moved, client_utf8, server_utf8 } = reports;
         if transaction.failed || now.own_after.is_some() {
             return None;
@@ -131,7 +131,7 @@ impl SessionState {
         (state.probing.had_temporary, state.seeded, state.beginning.any_set) =
             (carried.had_temporary, carried.seeded, carried.any_set);
         // The initial application settings are not in the message.
-        state.application_settings = true;
+        (state.application_settings, state.beginning.has_application_settings) = (true, true);
         state.reports.moved = carried.moved;
         (state.reports.client_utf8, state.reports.server_utf8) = (carried.client_utf8, carried.server_utf8);
         state.beginning.loaded = LoadTime::new(carried.loaded_us);

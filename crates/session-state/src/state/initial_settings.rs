@@ -13,12 +13,20 @@ pub(super) struct Beginning {
     pub(super) resets: bool,
     /// The session may have set something.
     pub(super) any_set: bool,
+    /// The session began with settings of applications or extensions, or roles and databases have such settings.
+    pub(super) has_application_settings: bool,
     /// Time when the backend had last read the configuration, as the last probe found it.
     pub(super) loaded: LoadTime,
 }
 
 impl Default for Beginning {
     fn default() -> Beginning {
-        Beginning { settings: None, resets: false, any_set: false, loaded: LoadTime::UNKNOWN }
+        Beginning {
+            settings: None,
+            resets: false,
+            any_set: false,
+            has_application_settings: false,
+            loaded: LoadTime::UNKNOWN,
+        }
     }
 }
