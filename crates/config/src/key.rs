@@ -41,6 +41,8 @@ pub enum Place {
     User,
     /// In `[procedure."SCHEMA.NAME"]`.
     Procedure,
+    /// In `[extension.NAME]`.
+    Extension,
     /// In `[store]`: the store of a key-value design.
     Store,
     /// In `[debug]`: for tests and experiments.
@@ -60,6 +62,7 @@ impl Place {
             Self::Database => "database",
             Self::User => "user",
             Self::Procedure => "procedure",
+            Self::Extension => "extension",
             Self::Store => "store",
             Self::Debug => "debug",
         }
@@ -82,6 +85,17 @@ pub(super) enum Set {
     Server(Reads<Server>),
     Choice(Reads<Choice>),
     Procedure(Reads<Procedure>),
+    Extension(Reads<Trust>),
+}
+
+/// Trust in an extension's functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// The reviewed tables alone.
+    #[default]
+    Reviewed,
+    /// IMMUTABLE means that a function depends on its arguments alone.
+    Immutable,
 }
 
 pub(super) const fn global(
@@ -146,6 +160,10 @@ pub(super) const fn choice_in(
     set: Reads<Choice>,
 ) -> Key {
     Key { place, name, default: "", reloads: true, doc, set: Set::Choice(set) }
+}
+
+pub(super) const fn extension(name: &'static str, doc: &'static str, set: Reads<Trust>) -> Key {
+    Key { place: Place::Extension, name, default: "\"\"", reloads: false, doc, set: Set::Extension(set) }
 }
 
 pub(super) const fn procedure(name: &'static str, doc: &'static str, set: Reads<Procedure>) -> Key {

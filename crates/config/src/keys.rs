@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use toml::de::DeValue;
 
 pub use super::key::{Key, Place};
-use super::key::{choice, choice_in, debug, global, procedure, reloaded, reloaded_server, server};
+use super::key::{
+    Trust, choice, choice_in, debug, extension, global, procedure, reloaded, reloaded_server, server,
+};
 use super::value::{
     Read, check_address, declared, default, duration, flag, least_duration, networks, number, one_of, share,
     shown, size, tables, text, texts,
@@ -38,9 +40,20 @@ pub fn shown_default(key: &Key) -> String {
 /// Returns the name that was probably meant.
 pub(super) fn nearest(place: Place, name: &str) -> Option<&'static str> {
     let names = KEYS.iter().filter(|key| key.stands_in(place)).map(|key| key.name);
-    let tables = ["primary", "standby", "replica", "node", "database", "user", "procedure", "store", "debug"]
-        .into_iter()
-        .filter(|_| place == Place::Global);
+    let tables = [
+        "primary",
+        "standby",
+        "replica",
+        "node",
+        "database",
+        "user",
+        "procedure",
+        "extension",
+        "store",
+        "debug",
+    ]
+    .into_iter()
+    .filter(|_| place == Place::Global);
     let near = names.chain(tables).map(|known| (strsim::damerau_levenshtein(known, name), known));
     near.filter(|(distance, known)| *distance <= known.len().max(name.len()) / 3 + 1)
         .min()
@@ -714,7 +727,21 @@ pub static KEYS: &[Key] = &[
          they draw.",
         |procedure, value| put(&mut procedure.tables_written, declared(value)),
     ),
+    extension(
+        "trust",
+        "`\"immutable\"`: functions of the extension that Consort does not know run on replicas if they are \
+         IMMUTABLE ([details](extensions.md#other-extensions)).",
+        |extension, value| put(extension, trust(value)),
+    ),
 ];
+
+fn trust(value: &DeValue<'_>) -> Read<Trust> {
+    match &*text(value)? {
+        "" => Ok(Trust::Reviewed),
+        "immutable" => Ok(Trust::Immutable),
+        other => Err(format!("expected \"immutable\", found {other:?}")),
+    }
+}
 
 /// Maximum of any limit of connections or clients.
 const MOST_CONNECTIONS: usize = 100_000;

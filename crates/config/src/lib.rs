@@ -48,7 +48,7 @@ use statement_analysis::catalog::Procedure;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use key::Set;
+use key::{Set, Trust};
 use keys::{Key, Place};
 
 /// All settings.
@@ -555,6 +555,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the file's top: global keys, and the tables of servers, databases and users.
     fn file(&mut self, config: &mut Config, table: &DeTable<'_>) {
+        let mut trusted = Vec::new();
         for (name, value) in table {
             let at = name.span().start;
             match (name.get_ref().as_ref(), value.get_ref()) {
@@ -573,11 +574,12 @@ impl<'a> Reader<'a> {
                 }
                 ("user", DeValue::Table(tables)) => config.user_choices = self.choices(Place::User, tables),
                 ("procedure", DeValue::Table(tables)) => config.procedures = self.procedures(tables),
+                ("extension", DeValue::Table(tables)) => trusted = self.trusted_extensions(tables),
                 ("store", DeValue::Table(keys)) => self.keys_of(config, Place::Store, keys),
                 ("debug", DeValue::Table(keys)) => self.keys_of(config, Place::Debug, keys),
                 (
-                    "primary" | "standby" | "replica" | "node" | "database" | "user" | "procedure" | "store"
-                    | "debug",
+                    "primary" | "standby" | "replica" | "node" | "database" | "user" | "procedure"
+                    | "extension" | "store" | "debug",
                     _,
                 ) => {
                     let message = "must be a table; see docs/configuration.md".to_owned();
@@ -592,6 +594,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+        config.replica_safe_functions.extend(trusted);
     }
 
     /// Reads a table whose keys each stand in it once.
@@ -675,6 +678,16 @@ impl<'a> Reader<'a> {
             .into_iter()
             .map(|(name, _, choice)| (name, choice))
             .collect()
+    }
+
+    /// Extensions of whose functions IMMUTABLE is believed.
+    fn trusted_extensions(&mut self, tables: &DeTable<'_>) -> Vec<String> {
+        let set = |set: &Set, trust: &mut Trust, value: &DeValue<'_>| match set {
+            Set::Extension(set) => set(trust, value),
+            _ => Ok(()),
+        };
+        let named = self.named("extension", Place::Extension, tables, set).into_iter();
+        named.filter(|(.., trust)| *trust == Trust::Immutable).map(|(name, ..)| name).collect()
     }
 
     fn procedures(&mut self, tables: &DeTable<'_>) -> Vec<Procedure> {

@@ -23,6 +23,7 @@ pub fn tables() -> String {
         (Place::Database, "In `[database.NAME]` alone"),
         (Place::User, "In `[user.NAME]` alone"),
         (Place::Procedure, "In `[procedure.\"SCHEMA.NAME\"]`"),
+        (Place::Extension, "In `[extension.NAME]`"),
         (Place::Store, "In `[store]`, for a key-value design"),
         (Place::Debug, "In `[debug]`, for tests and experiments"),
     ];

@@ -149,6 +149,21 @@ fn what_counts_from_the_next_start_stays_as_it_is() {
     assert_eq!(back.listen, ["127.0.0.1:1"]);
 }
 
+/// A trusted extension is named beside the functions that are safe at replicas, wherever its table stands in the file.
+#[test]
+fn trusted_extension_is_replica_safe() {
+    let text = format!(
+        "replica_safe_functions = [\"shop.price\"]\n{LEAST}[extension.ip4r]\ntrust = \"immutable\"\n"
+    );
+    assert_eq!(parse(&text).unwrap().replica_safe_functions, ["shop.price", "ip4r"]);
+    for (wrong, said) in
+        [("trust = \"all\"", "expected \"immutable\""), ("trusts = \"\"", "did you mean trust?")]
+    {
+        let said_of = mistakes(&format!("{LEAST}[extension.ip4r]\n{wrong}\n"));
+        assert!(said_of.len() == 1 && said_of[0].contains(said), "{said_of:?}");
+    }
+}
+
 #[test]
 fn procedures_are_declared_by_their_whole_name() {
     let tables = "[procedure.\"shop.place\"]\ntables_read = \"items\"\ntables_written = \"orders, shop.lines\"\n\

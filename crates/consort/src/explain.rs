@@ -14,7 +14,9 @@ use postgres::attach;
 use postgres::{Address, Analyst, Control};
 use session_state::utility::{Utility, What, split};
 use session_state::{Interner, Settings};
+use statement_analysis::catalog::Volatility;
 use statement_analysis::shape::{Hint, Shape, Strings};
+use statement_analysis::template::unknown_functions;
 use statement_analysis::{Catalog, Input, Template, Values, judge};
 
 use crate::cluster_in::Which;
@@ -122,6 +124,7 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
                     None => print_stay(&template, &values, config),
                 }
                 print(&template, &touched, &names);
+                print_unknown(&analysed.trees, &catalog);
             }
         }
     }
@@ -234,6 +237,30 @@ fn in_transaction(config: &Config) -> &'static str {
              (offload_in_transactions)"
         }
         OffloadInTransactions::Off => "at the primary, unless it is READ ONLY (offload_in_transactions)",
+    }
+}
+
+/// Prints the functions that are not known to be safe at a replica, and the line of the configuration that would let them go.
+fn print_unknown(trees: &str, catalog: &Catalog) {
+    for function in unknown_functions(trees, catalog) {
+        let Some(known) = catalog.functions.get(&function) else { continue };
+        let name = format!("{}.{}", known.schema, known.name);
+        let line = match &known.extension {
+            Some(extension) if known.volatility == Volatility::Immutable => {
+                format!("[extension.{extension}] trust = \"immutable\"")
+            }
+            _ if known.is_native && known.volatility == Volatility::Volatile => {
+                println!("  unknown: {name}, which may change the session: it stays at the primary");
+                continue;
+            }
+            _ if known.volatility == Volatility::Immutable => {
+                format!("replica_safe_functions = [\"{name}\"]")
+            }
+            _ => format!(
+                "replica_safe_functions = [\"{name}\"] and [procedure.\"{name}\"] tables_read = \"..\""
+            ),
+        };
+        println!("  unknown: {name}; if it depends on its arguments and on named tables alone: {line}");
     }
 }
 
