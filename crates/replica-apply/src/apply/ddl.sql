@@ -13,6 +13,9 @@ CREATE OR REPLACE FUNCTION consort.written() RETURNS jsonb LANGUAGE sql VOLATILE
 SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(relid, n_tup_ins + n_tup_upd + n_tup_del), '{}') FROM pg_stat_xact_user_tables
     WHERE schemaname <> 'consort' AND n_tup_ins + n_tup_upd + n_tup_del > 0
+        -- No rows of these come in the stream: the script of an extension fills its own tables, as spatial_ref_sys of PostGIS.
+        AND schemaname NOT LIKE 'pg\_temp\_%'
+        AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = relid AND deptype = 'e')
 $$;
 
 -- What may be otherwise here than at the primary. The query is that of the analysis.
