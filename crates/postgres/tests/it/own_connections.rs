@@ -69,13 +69,13 @@ const LEFT_FAMILIES: &[&str] = &["enable_", "geqo", "jit_", "tcp_", "vacuum_"];
 
 /// Every setting that any user may set, with a value that differs from the server's. The first row is the
 /// role itself, which no view lists. Settings that PostgreSQL does not set outside of a transaction are left
-/// out, and those that end a walsender that reads.
+/// out, and those that end a walsender that reads. A server may have one method of compression alone.
 const HOSTILE: &str = "\
     SELECT 'role', 'tenant' \
     UNION ALL SELECT name, CASE \
       WHEN name ~ '_timeout$' THEN '1' \
       WHEN vartype = 'bool' THEN CASE setting WHEN 'on' THEN 'off' ELSE 'on' END \
-      WHEN vartype = 'enum' THEN (SELECT v FROM unnest(enumvals) v WHERE v <> setting ORDER BY v DESC LIMIT 1) \
+      WHEN vartype = 'enum' THEN coalesce((SELECT v FROM unnest(enumvals) v WHERE v <> setting ORDER BY v DESC LIMIT 1), setting) \
       WHEN vartype IN ('integer', 'real') THEN CASE WHEN min_val::numeric <> setting::numeric THEN min_val ELSE max_val END \
       ELSE CASE name WHEN 'DateStyle' THEN 'German, DMY' WHEN 'TimeZone' THEN 'Asia/Tokyo' \
         WHEN 'timezone_abbreviations' THEN 'Australia' WHEN 'client_encoding' THEN 'LATIN1' \
