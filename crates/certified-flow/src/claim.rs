@@ -34,6 +34,7 @@ pub struct Claim {
     pub runs: Cell<bool>,
     /// Whether a cancellation by Consort may still reach what the backend runs.
     pub cancellation: Cell<Cancellation>,
+    open: Cell<bool>,
     certified: Cell<Option<Version>>,
     doomed: Cell<bool>,
     told: Notify,
@@ -43,6 +44,7 @@ impl Claim {
     /// A transaction begins whose snapshot shows this version at least.
     pub fn begin(&self, start: Version) {
         self.start.set(start);
+        self.open.set(true);
         self.certified.set(None);
         self.doomed.set(false);
     }
@@ -57,8 +59,14 @@ impl Claim {
         self.certified.get().is_some()
     }
 
+    /// Whether nothing would be lost if the session ended now: it is outside of requests and transactions.
+    pub fn is_at_rest(&self) -> bool {
+        !self.runs.get() && !self.open.get() && self.certified.get().is_none()
+    }
+
     /// The transaction is over.
     pub fn end(&self) {
+        self.open.set(false);
         self.certified.set(None);
         self.doomed.set(false);
     }

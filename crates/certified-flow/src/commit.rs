@@ -2,7 +2,7 @@
 //! sections 3 to 5).
 
 use crate::bugs::Bug;
-use crate::{Conflict, NotCommitted, Run, Session, Timer, WriteSet};
+use crate::{Conflict, NotCommitted, Run, Session, Site, Timer, WriteSet};
 use history::Version;
 use std::time::Duration;
 
@@ -88,7 +88,8 @@ async fn publish<S: Session>(session: &mut S, version: Version) {
     let site = session.site().clone();
     let before = Version::new(version.get() - 1);
     let skips = session.order().bugs().has(Bug::PredecessorSkipped) || session.node_keeps_order();
-    let turn = session.timer().within(HANG_LIMIT, site.until(|site| skips || site.visible() >= before)).await;
+    let ready = |site: &Site<S::Life>| (skips || site.visible() >= before) && !site.is_held(version);
+    let turn = session.timer().within(HANG_LIMIT, site.until(ready)).await;
     let (why, is_lost) = match turn {
         None => undo(session, "the versions before it are not shown".to_owned()).await,
         Some(()) => match session.commit_at(version).await {

@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn follow_lowers_the_version_after_a_failed_try() {
         let (order, mut steps) = in_memory(1);
-        let site = order.sites[0].clone();
+        let site = order.site(0).expect("a node");
         for item in 1..=3 {
             let certified = order.certify(&Claim::default(), One(item), &site);
             site.gives_up(certified.expect("no conflict").0);

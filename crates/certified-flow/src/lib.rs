@@ -33,7 +33,7 @@ pub use bugs::{Bug, Bugs};
 pub use claim::{Cancellation, Claim, Sends};
 pub use commit::{HANG_LIMIT, commit_certified};
 pub use follow::{ALIVE_EVERY, Node, follow};
-pub use order::{Conflict, Options, Order, RECORD_LIMIT_BYTES};
+pub use order::{Conflict, Hold, Options, Order, RECORD_LIMIT_BYTES};
 pub use session::{NotCommitted, Run, Session, Timer};
 pub use site::{Site, State};
 pub use start::{Behind, start};

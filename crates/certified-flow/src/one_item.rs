@@ -30,9 +30,14 @@ impl WriteSet for One {
 
 /// An empty order with so many nodes, and the steps of its ledger.
 pub(crate) fn in_memory(nodes: usize) -> (Order<One, ()>, Steps) {
+    in_segments(nodes, ledger::Options::default().segment_size)
+}
+
+/// The same, whose ledger has segments of so many bytes.
+pub(crate) fn in_segments(nodes: usize, segment_size: u64) -> (Order<One, ()>, Steps) {
     let disk = Disk::with_faults(&Faults::in_memory());
-    let opened = Ledger::open_stepped(Path::new("/ledger"), &disk, ledger::Options::default());
+    let opened = Ledger::open_stepped(Path::new("/ledger"), &disk, ledger::Options { segment_size });
     let (ledger, reader, steps) = opened.expect("a disk in memory opens");
-    let options = Options { nodes, window: 10, bugs: Bugs::default() };
+    let options = Options { nodes: (0..nodes).collect(), window: 10, bugs: Bugs::default() };
     (Order::open(options, ledger, reader).expect("the ledger is empty"), steps)
 }

@@ -7,6 +7,7 @@ use certifier::{Certifier, Refused};
 use history::Version;
 use ledger::{Ledger, Reached, Reader};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A group of records that is applied in one transaction gets no more when it has so many bytes.
@@ -27,10 +28,10 @@ pub enum Conflict {
 }
 
 /// Settings of an order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// Nodes of the cluster.
-    pub nodes: usize,
+    /// Numbers of the cluster's nodes.
+    pub nodes: Vec<usize>,
     /// Records that the certifier remembers.
     pub window: usize,
     /// Planted bugs; none in production.
@@ -42,8 +43,8 @@ pub struct Options {
 /// Invariants: `acknowledged <= durable <= newest`; a version is given and appended in one step, so that the ledger has
 /// the certifier's order.
 pub struct Order<W, L> {
-    /// The database at each node.
-    pub sites: Vec<Rc<Site<L>>>,
+    /// The database at each node, by the node's number.
+    sites: RefCell<BTreeMap<usize, Rc<Site<L>>>>,
     certifier: RefCell<Certifier>,
     ledger: Ledger,
     records: RefCell<Recent<W>>,
@@ -52,6 +53,20 @@ pub struct Order<W, L> {
     /// Transactions that were refused.
     conflicts: Cell<u64>,
     bugs: Bugs,
+}
+
+/// Sites that are held at one version, until it is dropped.
+pub struct Hold<L: Default> {
+    /// The version.
+    pub version: Version,
+    /// The sites.
+    pub sites: Vec<Rc<Site<L>>>,
+}
+
+impl<L: Default> Drop for Hold<L> {
+    fn drop(&mut self) {
+        self.sites.iter().for_each(|site| site.holds_at(None));
+    }
 }
 
 impl<W: WriteSet, L: Default> Order<W, L> {
@@ -75,7 +90,9 @@ impl<W: WriteSet, L: Default> Order<W, L> {
             records.keep(read.version, record, read.bytes.len());
         }
         Ok(Order {
-            sites: (0..options.nodes).map(|number| Rc::new(Site::new(number))).collect(),
+            sites: RefCell::new(
+                options.nodes.into_iter().map(|number| (number, Rc::new(Site::new(number)))).collect(),
+            ),
             certifier: RefCell::new(certifier),
             acknowledged: Cell::new(ledger.newest()),
             catalog_version: Cell::new(catalog_version),
@@ -84,6 +101,28 @@ impl<W: WriteSet, L: Default> Order<W, L> {
             conflicts: Cell::default(),
             bugs: options.bugs,
         })
+    }
+
+    /// The database at each node, in the order of their numbers.
+    pub fn sites(&self) -> Vec<Rc<Site<L>>> {
+        self.sites.borrow().values().cloned().collect()
+    }
+
+    /// The database at the node of this number.
+    pub fn site(&self, number: usize) -> Option<Rc<Site<L>>> {
+        self.sites.borrow().get(&number).cloned()
+    }
+
+    /// A node joins: from now on the ledger keeps what the node has not on its disk.
+    pub fn joins(&self, number: usize) -> Rc<Site<L>> {
+        self.sites.borrow_mut().entry(number).or_insert_with(|| Rc::new(Site::new(number))).clone()
+    }
+
+    /// A node leaves: its applier ends, and the ledger keeps nothing for it.
+    pub fn leaves(&self, number: usize) {
+        if let Some(site) = self.sites.borrow_mut().remove(&number) {
+            site.has_left();
+        }
     }
 
     /// The newest version.
@@ -179,7 +218,7 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         let durable = self.durable();
         let (mut found, mut version) = (Vec::new(), from);
         let (mut reader, mut bytes) = (None, 0);
-        while found.len() < most && bytes < GROUP_BYTES && version <= durable && !site.is_expected(version) {
+        while found.len() < most && bytes < GROUP_BYTES && version <= durable && site.may_apply(version) {
             let in_memory = self.records.borrow().get(version);
             let (record, its_bytes) = match in_memory {
                 Some(known) => known,
@@ -200,19 +239,29 @@ impl<W: WriteSet, L: Default> Order<W, L> {
 
     /// Tells all nodes that more is durable.
     pub fn published(&self) {
-        self.sites.iter().for_each(|site| site.ring());
+        self.sites.borrow().values().for_each(|site| site.ring());
     }
 
     /// Whether the applier of a site that shows the version before `next` has something to do.
     pub fn has_work(&self, site: &Site<L>, next: Version) -> bool {
-        next <= self.durable() && !site.is_expected(next)
+        next <= self.durable() && site.may_apply(next)
     }
 
-    /// Forgets records that every node has on its disk.
-    pub fn forget(&self) {
+    /// Holds every site that takes sessions at the newest version of this moment: nothing newer is committed there until
+    /// what is returned is dropped. No commit fails by it: the versions after it wait.
+    pub fn holds(&self) -> Hold<L> {
+        let version = self.newest();
+        let mut sites = self.sites();
+        sites.retain(|site| site.is_up());
+        sites.iter().for_each(|site| site.holds_at(Some(version)));
+        Hold { version, sites }
+    }
+
+    /// Forgets records that every node has on its disk, and that no dump before `keeps` needs.
+    pub fn forget(&self, keeps: Option<Version>) {
         let early = self.bugs.has(Bug::ForgottenTooEarly);
         let of = |site: &Rc<Site<L>>| if early { site.visible() } else { site.flushed() };
-        let flushed = self.sites.iter().map(of).min().unwrap_or_default();
+        let flushed = self.sites.borrow().values().map(of).chain(keeps).min().unwrap_or_default();
         drop(self.ledger.forget_below(flushed));
         self.records.borrow_mut().forget_below(flushed);
     }
@@ -225,5 +274,61 @@ impl<W: WriteSet, L: Default> Order<W, L> {
     /// Bytes of the ledger's segments, its syncs, and its records, for the page of metrics.
     pub fn counters(&self) -> ledger::Counters {
         self.ledger.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::one_item::{One, in_memory, in_segments};
+    use ledger::Steps;
+
+    /// One more version, written by the first node.
+    fn certified(order: &Order<One, ()>, steps: &mut Steps, item: u8) -> Version {
+        let site = order.site(0).expect("a node");
+        let certified = order.certify(&Claim::default(), One(item), &site);
+        steps.step().expect("memory can be written");
+        certified.expect("no conflict").0
+    }
+
+    #[test]
+    fn held_sites_get_nothing_newer() {
+        let (order, mut steps) = in_memory(2);
+        order.sites().iter().for_each(|site| site.serves());
+        let first = certified(&order, &mut steps, 1);
+        let hold = order.holds();
+        assert_eq!((hold.version, hold.sites.len()), (first, 2));
+        let second = certified(&order, &mut steps, 2);
+        let site = order.site(1).expect("a node");
+        let applicable = || order.records_for(&site, first, 10).expect("records").len();
+        assert_eq!(applicable(), 1);
+        assert!(site.is_held(second) && !order.has_work(&site, second));
+        drop(hold);
+        assert_eq!(applicable(), 2);
+    }
+
+    /// The ledger keeps what a node lacks that joins, and what a dump lacks.
+    #[test]
+    fn joining_nodes_and_dumps_keep_records() {
+        let (order, mut steps) = in_segments(1, 50);
+        let site = order.site(0).expect("a node");
+        for item in 0..20 {
+            let version = certified(&order, &mut steps, item);
+            site.shows(version);
+            site.has_flushed(version);
+        }
+        let mut kept_from = |order: &Order<One, ()>, keeps: Option<u64>, from: u64| {
+            order.forget(keeps.map(Version::new));
+            // The ledger forgets after the next group.
+            let version = certified(order, &mut steps, 100);
+            site.shows(version);
+            order.records_for(&site, Version::new(from), 1).is_ok_and(|records| records.len() == 1)
+        };
+        order.joins(1);
+        assert!(kept_from(&order, None, 1), "the new node has nothing on its disk");
+        order.leaves(1);
+        assert!(kept_from(&order, Some(5), 6), "the dump has the fifth version");
+        assert!(!kept_from(&order, Some(5), 1), "and those before");
+        assert!(!kept_from(&order, None, 6));
     }
 }

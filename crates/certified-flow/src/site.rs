@@ -34,6 +34,14 @@ pub struct Site<L> {
     flushed: Cell<Version>,
     /// True if the node does not answer: sessions there do not wait for it.
     silent: Cell<bool>,
+    /// True while it is down because it shows durable versions too late.
+    lags: Cell<bool>,
+    /// True if the node leaves the cluster.
+    leaving: Cell<bool>,
+    /// True if the node has left the cluster: its applier ends.
+    removed: Cell<bool>,
+    /// Nothing after this version is committed here meanwhile.
+    held: Cell<Option<Version>>,
     /// Backends that may still commit what the applier is to bring.
     suspects: RefCell<BTreeSet<i32>>,
     bell: watch::Sender<()>,
@@ -54,6 +62,10 @@ impl<L: Default> Site<L> {
             claims: RefCell::default(),
             flushed: Cell::default(),
             silent: Cell::default(),
+            lags: Cell::default(),
+            leaving: Cell::default(),
+            removed: Cell::default(),
+            held: Cell::default(),
             suspects: RefCell::default(),
             bell: watch::Sender::new(()),
             life: RefCell::default(),
@@ -99,17 +111,73 @@ impl<L: Default> Site<L> {
         *self.life.borrow() == life
     }
 
-    /// Takes sessions from now on.
+    /// Takes sessions from now on, unless the node leaves.
     pub fn serves(&self) {
         self.silent.set(false);
-        *self.state.borrow_mut() = State::Up;
+        self.lags.set(false);
+        if !self.leaving.get() {
+            *self.state.borrow_mut() = State::Up;
+        }
         self.ring();
     }
 
     /// Takes no sessions until the node is reached again.
     pub fn goes_down(&self, why: String) {
+        self.lags.set(false);
         *self.state.borrow_mut() = State::Down(why);
         self.ring();
+    }
+
+    /// Takes no sessions until the node has caught up: it shows durable versions too late.
+    pub fn falls_behind(&self, why: String) {
+        self.goes_down(why);
+        self.lags.set(true);
+        self.silent.set(true);
+        self.ring();
+    }
+
+    /// Whether it takes no sessions because it is too far behind.
+    pub fn is_behind(&self) -> bool {
+        self.lags.get()
+    }
+
+    /// The node leaves the cluster: it takes no new sessions, and those outside of transactions end.
+    pub fn begins_to_leave(&self, why: &str) {
+        self.leaving.set(true);
+        self.goes_down(why.to_owned());
+    }
+
+    /// Whether the node leaves the cluster.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.get()
+    }
+
+    /// The node has left the cluster: its sessions and its applier end.
+    pub fn has_left(&self) {
+        self.removed.set(true);
+        self.silent.set(true);
+        self.ring();
+    }
+
+    /// Completes when the node has left the cluster.
+    pub async fn removed(&self) {
+        self.until(|site| site.removed.get()).await;
+    }
+
+    /// Commits nothing after this version until it is told another one.
+    pub fn holds_at(&self, version: Option<Version>) {
+        self.held.set(version);
+        self.ring();
+    }
+
+    /// Whether this version must not be committed here now.
+    pub fn is_held(&self, version: Version) -> bool {
+        self.held.get().is_some_and(|held| version > held)
+    }
+
+    /// Whether the applier may bring this version: no session does.
+    pub fn may_apply(&self, version: Version) -> bool {
+        !self.is_expected(version) && !self.is_held(version)
     }
 
     /// Notes that the node does not answer within the bound.

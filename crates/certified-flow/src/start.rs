@@ -51,12 +51,12 @@ mod tests {
     #[test]
     fn strong_start_wants_what_others_may_have_read() {
         let (order, mut steps) = in_memory(2);
-        let certified = order.certify(&Claim::default(), One(1), &order.sites[0]);
+        let certified = order.certify(&Claim::default(), One(1), &order.sites()[0]);
         let (version, _) = certified.expect("no conflict");
         let wanted_at = |consistency| wanted(&order, consistency, Version::ZERO);
         assert_eq!(wanted_at(Consistency::Strong), Version::ZERO, "no node has committed it");
         steps.step().expect("memory can be written");
-        order.sites[0].shows(version);
+        order.sites()[0].shows(version);
         assert_eq!(order.acknowledged(), Version::ZERO);
         let age = Duration::from_secs(1);
         for strong in [Consistency::Strong, Consistency::Bounded(age), Consistency::Primary] {

@@ -36,17 +36,23 @@ const INCARNATION: &str = "SELECT consort.incarnation()";
 /// After a crash a node has lost positions of sequences, and a copy has those of another node.
 const PASS: &str = "SELECT consort.pass_columns()";
 
+/// Why the node is not served: VERIFY has found other rows there, or it is a copy of such a node.
+const DIVERGED: &str = "SELECT coalesce((SELECT why FROM consort.diverged LIMIT 1), '')";
+
 /// Tables whose rows may call code of users.
 const TABLES_WITH_CODE: &str = "SELECT consort.tables_with_code()";
 
-/// Applies for ever.
+/// Applies until the node leaves the cluster.
 pub(crate) async fn run(database: Rc<Database>, site: Rc<Site>) {
     // The last life of the server in which it has caught up.
     let mut life = None;
     let mut said: Option<Instant> = None;
     loop {
-        let Err(why) = serve(&database, &site, &mut life).await;
-        let node = &database.options.nodes[site.number].name;
+        let why = tokio::select! {
+            Err(why) = serve(&database, &site, &mut life) => why,
+            () = site.removed() => return,
+        };
+        let node = &database.nodes.get(site.number).name;
         let is_new = said.is_none_or(|said| said.elapsed() > SAY_EVERY);
         if is_new || site.is_up() {
             said = Some(Instant::now());
@@ -55,7 +61,9 @@ pub(crate) async fn run(database: Rc<Database>, site: Rc<Site>) {
         if why == SILENT {
             site.falls_silent();
         }
-        site.goes_down(why);
+        if !site.is_leaving() {
+            site.goes_down(why);
+        }
         sleep(RECONNECT_AFTER).await;
     }
 }
@@ -65,12 +73,16 @@ async fn serve(
     site: &Rc<Site>,
     life: &mut Option<String>,
 ) -> Result<Infallible, Trouble> {
-    let address = database.options.nodes[site.number].address.with_database(&database.name);
+    let address = database.nodes.get(site.number).address.with_database(&database.name);
     let connections = connect(&address, database).await?;
     if life.is_none() {
         end_all(&connections.looks, STRANGERS).await?;
     }
     let installed = install::install(&connections.applies, database, site).await?;
+    let diverged = first(&connections.looks, DIVERGED).await?;
+    if !diverged.is_empty() {
+        return Err(diverged);
+    }
     let incarnation = first(&connections.looks, INCARNATION).await?;
     let user_code = UserCode::default();
     let mut node =
@@ -130,7 +142,7 @@ impl Node for FollowingNode<'_> {
             self.connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
             *self.caught_up = Some(self.incarnation.clone());
         }
-        let (node, version) = (&self.database.options.nodes[self.site.number].name, self.site.visible());
+        let (node, version) = (&self.database.nodes.get(self.site.number).name, self.site.visible());
         let capture = self.installed.capture.name();
         tracing::info!(node, database = self.database.name, %version, capture, "a node follows");
         Ok(())
@@ -279,7 +291,7 @@ async fn end_suspects(connections: &Connections, site: &Site) -> Result<(), Trou
 
 /// Brings what a node shows to its disk, and prunes the table of its versions: the ledger may forget what is there.
 pub(crate) async fn flush(database: &Database, site: &Site) -> Result<(), Trouble> {
-    let address = database.options.nodes[site.number].address.with_database(&database.name);
+    let address = database.nodes.get(site.number).address.with_database(&database.name);
     let control = answered(reach(&address)).await?;
     let newest = answered(first(&control, "SELECT coalesce(max(version), 0) FROM consort.version")).await?;
     let newest = newest.parse().map_err(|_| "the node reports no version".to_owned())?;

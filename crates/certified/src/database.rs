@@ -2,6 +2,7 @@
 
 use crate::capture_kind::Capture;
 use crate::engine::Functions;
+use crate::nodes::Nodes;
 use crate::notes::Shapes;
 use crate::options::Options;
 use crate::record::Record;
@@ -34,6 +35,8 @@ pub(crate) struct Database {
     pub(crate) name: String,
     /// How the cluster behaves.
     pub(crate) options: Rc<Options>,
+    /// Its nodes.
+    pub(crate) nodes: Rc<Nodes>,
     /// Commits of the database, and the database at each node.
     pub(crate) order: Order<Record, Life>,
     /// Held shared by commits, alone by a command that changes the catalog.
@@ -47,20 +50,21 @@ impl Database {
     ///
     /// # Errors
     /// The ledger cannot be opened, or holds something else: a sentence for a person.
-    pub(crate) fn open(name: &str, options: Rc<Options>) -> Result<Database, String> {
-        let folder = options.ledger_dir.join(folder_of(name));
+    pub(crate) fn open(name: &str, options: Rc<Options>, nodes: Rc<Nodes>) -> Result<Database, String> {
+        let folder = options.ledger_dir.join(ledger::folder_of(name));
         std::fs::create_dir_all(&options.ledger_dir)
             .map_err(|error| format!("cannot make {} (ledger_dir): {error}", options.ledger_dir.display()))?;
         let (ledger, reader) =
             Ledger::open(&folder, &disk::Disk::new()).map_err(|error| error.to_string())?;
         let of_order = certified_flow::Options {
-            nodes: options.nodes.len(),
+            nodes: nodes.members().into_iter().map(|(number, _)| number).collect(),
             window: WINDOW,
             bugs: certified_flow::Bugs::default(),
         };
         Ok(Database {
             name: name.to_owned(),
             options,
+            nodes,
             order: Order::open(of_order, ledger, reader)?,
             catalog: tokio::sync::RwLock::new(()),
             secret: conn::random::secret()
@@ -69,25 +73,5 @@ impl Database {
                 .collect::<String>()
                 .into(),
         })
-    }
-}
-
-/// A folder's name for a database: letters, digits and `_` as they are, other bytes in hexadecimal.
-fn folder_of(name: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
-        byte => format!("%{byte:02x}"),
-    };
-    name.bytes().map(byte).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn folder_name_of_a_database_is_its_own() {
-        assert_eq!(folder_of("shop_1"), "shop_1");
-        assert_eq!(folder_of("../x y"), "%2e%2e%2fx%20y");
     }
 }

@@ -110,7 +110,7 @@ async fn install_one(
          SELECT consort.take_place({}, {}); DELETE FROM consort.permits; COMMIT",
         literal(&database.secret),
         site.number,
-        database.order.sites.len()
+        database.nodes.room()
     );
     let installed = control.batch_execute(&text).await;
     if installed.is_err() {

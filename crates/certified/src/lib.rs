@@ -28,6 +28,7 @@ mod database;
 mod engine;
 mod install;
 mod node_connection;
+mod nodes;
 mod notes;
 mod options;
 mod placement;
@@ -40,4 +41,4 @@ mod user_code;
 
 pub use certified_flow::State;
 pub use options::{Engines, NodeOptions, Options};
-pub use placement::{Cluster, Entrance, Shown};
+pub use placement::{Cluster, Entrance, Held, Shown};

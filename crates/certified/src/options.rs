@@ -45,16 +45,21 @@ impl Engines {
 /// How the cluster behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The nodes.
+    /// The nodes at the start.
     pub nodes: Vec<NodeOptions>,
     /// The folder of the ledgers, one for each database.
     pub ledger_dir: PathBuf,
+    /// The folder of dumps, for which the ledgers keep records.
+    pub dump_dir: Option<PathBuf>,
     /// How engines commit.
     pub engines: Engines,
     /// Capture of write sets.
     pub capture: config::Capture,
-    /// How long a session waits for a version to be shown at its node.
+    /// How long a session waits for a version to be shown at its node. A node that shows a durable version later takes no
+    /// sessions until it has caught up.
     pub replica_wait_timeout: Duration,
     /// How long a log-in at a node may take.
     pub connect_limit: Duration,
+    /// How long transactions at a node that leaves may go on.
+    pub drain_limit: Duration,
 }

@@ -1,10 +1,15 @@
 //! The cluster as clients find it: its databases, opened at their first use, and the node that takes a session.
 
+mod membership;
+
+pub use membership::Held;
+
 use crate::applier;
 use crate::capture_kind::Capture;
 use crate::database::Database;
 use crate::database::Site;
 use crate::engine::Engine;
+use crate::nodes::Nodes;
 use crate::options::Options;
 use crate::session::{Beginning, Session};
 use crate::statement::is_utf8;
@@ -57,6 +62,7 @@ pub struct Shown {
 pub struct Cluster {
     options: Rc<Options>,
     config: Rc<Config>,
+    nodes: Rc<Nodes>,
     databases: RefCell<BTreeMap<String, Rc<Database>>>,
     /// Why the process must stop.
     failed: RefCell<Option<String>>,
@@ -65,19 +71,19 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster of these nodes. The configuration says how sessions begin.
-    pub fn new(options: Options, config: Rc<Config>) -> Rc<Cluster> {
-        Rc::new(Cluster {
+    ///
+    /// # Errors
+    /// The file of the members cannot be read or written: a sentence for a person.
+    pub fn new(options: Options, config: Rc<Config>) -> Result<Rc<Cluster>, String> {
+        let nodes = Nodes::open(&options.ledger_dir, &options.nodes)?;
+        Ok(Rc::new(Cluster {
             options: Rc::new(options),
             config,
+            nodes: Rc::new(nodes),
             databases: RefCell::default(),
             failed: RefCell::default(),
             fails: Notify::new(),
-        })
-    }
-
-    /// The nodes' names.
-    pub fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.options.nodes.iter().map(|node| node.name.as_str())
+        }))
     }
 
     /// Each open database at each node.
@@ -85,9 +91,9 @@ impl Cluster {
         let databases = self.databases.borrow();
         let each = databases
             .values()
-            .flat_map(|database| database.order.sites.iter().map(move |site| (database, site)));
+            .flat_map(|database| database.order.sites().into_iter().map(move |site| (database, site)));
         each.map(|(database, site)| Shown {
-            node: self.options.nodes[site.number].name.clone(),
+            node: self.nodes.get(site.number).name.clone(),
             database: database.name.clone(),
             state: site.state(),
             version: site.visible(),
@@ -112,7 +118,7 @@ impl Cluster {
     pub async fn until_tried(&self, name: &str) {
         let database = self.databases.borrow().get(name).cloned();
         if let Some(database) = database {
-            for site in &database.order.sites {
+            for site in database.order.sites() {
                 site.until(Site::was_tried).await;
             }
         }
@@ -133,12 +139,13 @@ impl Cluster {
         if let Some(database) = self.databases.borrow().get(name) {
             return Ok(database.clone());
         }
-        let database = Rc::new(Database::open(name, self.options.clone())?);
+        let database = Rc::new(Database::open(name, self.options.clone(), self.nodes.clone())?);
         self.databases.borrow_mut().insert(name.to_owned(), database.clone());
-        for site in &database.order.sites {
-            spawn_local(applier::run(database.clone(), site.clone()));
+        for site in database.order.sites() {
+            spawn_local(applier::run(database.clone(), site));
         }
         spawn_local(forget(database.clone()));
+        spawn_local(membership::watch_lag(database.clone()));
         let (cluster, watched) = (self.clone(), database.clone());
         spawn_local(async move {
             let why = watched.order.failed().await;
@@ -151,15 +158,17 @@ impl Cluster {
 
     /// The node with the fewest sessions among those that take some.
     async fn place(&self, database: &Database, not: &[usize]) -> Option<Rc<Site>> {
-        let takes = |site: &&Rc<Site>| site.is_up() && !not.contains(&site.number);
-        let chosen = || database.order.sites.iter().filter(takes).min_by_key(|site| site.sessions()).cloned();
+        let takes = |site: &Rc<Site>| site.is_up() && !not.contains(&site.number);
+        let chosen = || database.order.sites().into_iter().filter(takes).min_by_key(|site| site.sessions());
         let wait = async {
             loop {
                 if let Some(site) = chosen() {
                     return site;
                 }
-                let others = database.order.sites.iter().filter(|site| !not.contains(&site.number));
-                let any: Vec<_> = others.map(|site| Box::pin(site.until(|site| site.is_up()))).collect();
+                let mut others = database.order.sites();
+                others.retain(|site| !not.contains(&site.number));
+                let any: Vec<_> =
+                    others.iter().map(|site| Box::pin(site.until(|site| site.is_up()))).collect();
                 if any.is_empty() {
                     std::future::pending::<()>().await;
                 }
@@ -234,7 +243,7 @@ impl Cluster {
                     return Ok(Entered { database, site, engine, greeting, consistency });
                 }
                 Err(Refusal::Unreachable(why)) => {
-                    let node = &self.options.nodes[site.number].name;
+                    let node = &self.nodes.get(site.number).name;
                     tracing::debug!(node, why, "a node takes no log-in; another one is tried");
                     unreached.push(site.number);
                 }
@@ -252,7 +261,7 @@ impl Cluster {
         (startup, parameters): (&wire::Startup, &[(String, String)]),
         secret: Option<conn::secrets::Secret>,
     ) -> Result<(Engine, Vec<u8>), Refusal> {
-        let place = Place::from(&self.options.nodes[site.number].address);
+        let place = Place::from(&self.nodes.get(site.number).address);
         let wish = Wish {
             place: place.clone(),
             user: startup.user.clone(),
@@ -273,7 +282,7 @@ impl Cluster {
             return Ok(());
         }
         let mut why = String::new();
-        for node in &self.options.nodes {
+        for (_, node) in self.nodes.members() {
             match postgres::address::Control::connect(&node.address.with_database(name)).await {
                 Ok(_) => return Ok(()),
                 Err(error) => why = error.to_string(),
@@ -338,14 +347,27 @@ async fn first_of(mut all: Vec<std::pin::Pin<Box<impl Future<Output = ()>>>>) {
 async fn forget(database: Rc<Database>) {
     loop {
         sleep(FORGET_EVERY).await;
-        for site in database.order.sites.iter().filter(|site| site.is_up() && site.visible() > site.flushed())
-        {
-            if let Err(why) = applier::flush(&database, site).await {
+        for site in database.order.sites() {
+            if !site.is_up() || site.visible() <= site.flushed() {
+                continue;
+            }
+            if let Err(why) = applier::flush(&database, &site).await {
                 tracing::debug!(why, "a node could not be flushed");
             }
         }
-        database.order.forget();
+        database.order.forget(dumped(&database));
     }
+}
+
+/// The oldest version that a dump has of the database: the ledger keeps the records after it.
+fn dumped(database: &Database) -> Option<Version> {
+    let folder = database.options.dump_dir.as_ref()?;
+    let dumps = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let version = |dump: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(dump.path().join("versions")).ok()?;
+        ledger::read_versions(&text)?.get(&database.name).copied()
+    };
+    dumps.filter_map(version).min()
 }
 
 /// Clients that were let in.

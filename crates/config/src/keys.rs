@@ -196,6 +196,7 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.design, design(value).map(Some)),
     ),
     nodes::LEDGER_DIR,
+    nodes::DUMP_DIR,
     nodes::CAPTURE,
     nodes::TIER_SECRET_FILE,
     nodes::TIER_SPARES,

@@ -10,6 +10,8 @@ pub struct Peers {
     pub nodes: Vec<Server>,
     /// Folder of the ledgers, one for each database.
     pub ledger_dir: Option<PathBuf>,
+    /// Folder of the dumps, for which the ledger keeps records.
+    pub dump_dir: Option<PathBuf>,
     /// File with the secret that nodes of the in-memory tier ask for.
     pub secret_file: Option<PathBuf>,
     /// The store of a key-value design.

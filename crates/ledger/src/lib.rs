@@ -51,6 +51,7 @@ mod reader;
 mod record;
 mod recovery;
 mod segment;
+mod versions_file;
 mod writer;
 
 use std::path::Path;
@@ -65,6 +66,7 @@ pub use error::Error;
 pub use progress::Reached;
 pub use reader::Reader;
 pub use record::{RECORD_LIMIT, Record};
+pub use versions_file::{Versions, read_versions, write_versions};
 pub use writer::Steps;
 
 use queue::Queue;
@@ -114,6 +116,16 @@ pub mod points {
     pub const SYNC_TAIL: Point = "ledger.sync_tail";
     /// A segment is removed.
     pub const FORGET: Point = "ledger.forget";
+}
+
+/// Name of the folder of a database's ledger: letters, digits and `_` as they are, other bytes in hexadecimal.
+#[must_use]
+pub fn folder_of(database: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
+        byte => format!("%{byte:02x}"),
+    };
+    database.bytes().map(byte).collect()
 }
 
 /// An open ledger. Dropped, it writes what waits and ends its thread. Invariants: see the crate.

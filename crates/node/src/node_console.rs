@@ -52,11 +52,21 @@ impl<T: ShowsNodes> NodeConsole<T> {
         Rc::new(NodeConsole { config: config.clone(), state, ending: Notify::new() })
     }
 
+    /// The nodes.
+    pub(crate) fn state(&self) -> &T {
+        &self.state
+    }
+
+    /// Completes at SHUTDOWN.
+    pub(crate) async fn told_to_end(&self) {
+        self.ending.notified().await;
+    }
+
     /// Completes at a signal to end, or SHUTDOWN.
     pub(crate) async fn asked_to_end(&self, signals: &mut Signals) {
         tokio::select! {
             () = signals.end() => {}
-            () = self.ending.notified() => {}
+            () = self.told_to_end() => {}
         }
     }
 
@@ -110,7 +120,7 @@ impl<T: ShowsNodes> NodeConsole<T> {
                 out.complete("SHUTDOWN");
             }
             ["SHUTDOWN"] => {
-                return Err(Problem::error("42501", "admin access needed: only admin_users may command"));
+                return Err(not_admin());
             }
             _ => {
                 let why = format!("unknown command \"{command}\" in {}", T::KIND);
@@ -142,7 +152,11 @@ impl<T: ShowsNodes> Console for NodeConsole<T> {
                 let words =
                     command.split_whitespace().map(str::to_ascii_uppercase).collect::<Vec<_>>().join(" ");
                 if let Some((own, _)) = T::COMMANDS.iter().find(|(own, _)| *own == words) {
+                    if !may_command && !own.starts_with("SHOW") {
+                        return out.problem(&not_admin());
+                    }
                     match self.state.run(own).await {
+                        Ok((&[], _)) => out.complete(own),
                         Ok(table) => rows(out, &table),
                         Err(problem) => return out.problem(&problem),
                     }
@@ -164,6 +178,10 @@ impl<T: ShowsNodes> http::Pages for NodeConsole<T> {
     fn not_ready(&self) -> Option<String> {
         self.state.not_ready()
     }
+}
+
+fn not_admin() -> Problem {
+    Problem::error("42501", "admin access needed: only admin_users may command")
 }
 
 fn rows(out: &mut Vec<u8>, (columns, lines): &Table) {

@@ -335,6 +335,14 @@ impl Process {
     }
 }
 
+/// A signal.
+pub(crate) enum Event {
+    /// SIGTERM, SIGINT.
+    End,
+    /// SIGHUP.
+    HangUp,
+}
+
 /// The signals that the process obeys.
 pub(crate) struct Signals {
     terminate: Signal,
@@ -349,6 +357,15 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// The next signal to end, or to read the configuration again.
+    pub(crate) async fn next(&mut self) -> Event {
+        tokio::select! {
+            _ = self.terminate.recv() => Event::End,
+            _ = self.interrupt.recv() => Event::End,
+            _ = self.hang_up.recv() => Event::HangUp,
         }
     }
 

@@ -8,6 +8,7 @@
 --   version    one row a version that this node shows; the newest counts, the others are pruned
 --   place      which node this is, and of how many
 --   secret     what Consort says with each command of its own: clients call nothing here with an effect
+--   diverged   why the node has other rows than the others: it is not served until it is made again
 --   permits    transactions in which Consort has announced a command that changes the catalog
 --
 -- A row that has one note is as that note has it. Others are read when the transaction commits: an AFTER trigger of the user
@@ -24,6 +25,7 @@ CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY, increment 
 ALTER TABLE consort.strided ADD COLUMN IF NOT EXISTS increment bigint, ADD COLUMN IF NOT EXISTS nodes int;
 UPDATE consort.strided SET increment = seqincrement / p.nodes, nodes = p.nodes FROM pg_catalog.pg_sequence, consort.place p WHERE seqrelid = sequence AND increment IS NULL;
 CREATE TABLE IF NOT EXISTS consort.secret (value text NOT NULL);
+CREATE TABLE IF NOT EXISTS consort.diverged (why text NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.installed (text_md5 text NOT NULL);
 DROP TABLE IF EXISTS consort.notes, consort.effects, consort.permits;
 CREATE UNLOGGED TABLE consort.notes (

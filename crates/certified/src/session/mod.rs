@@ -16,7 +16,7 @@ use crate::database::Database;
 use crate::database::Site;
 use crate::engine::{Engine, LONGEST};
 use crate::statement::{Class, Statement};
-use certified_flow::Cancellation;
+use certified_flow::{Cancellation, State};
 use conn::peer::{Peer, malformation};
 use conn::registry::{Leave, Registry, Seat};
 use history::Consistency;
@@ -138,10 +138,14 @@ impl Session {
         let (site, claim) = (self.node.site.clone(), self.node.claim.clone());
         let gone = loop {
             // A commit that has a version has bounds of its own.
-            let silent = site.until(|site| site.is_silent() && !claim.is_certified());
+            let ends = |site: &Site| site.is_silent() && !claim.is_certified();
+            let silent = site.until(|site| ends(site) || site.is_leaving() && claim.is_at_rest());
             let done = tokio::select! {
                 done = self.request() => done,
-                () = silent => Err(Gone::Node("the node does not answer".to_owned())),
+                () = silent => Err(Gone::Node(match site.state() {
+                    State::Down(why) => why,
+                    State::Up => "the node does not answer".to_owned(),
+                })),
             };
             if let Err(gone) = done {
                 break gone;
@@ -153,7 +157,7 @@ impl Session {
             Gone::Away(why) => Some(why.word()),
             Gone::Broken(why) => Some(Problem::fatal("08P01", why)),
             Gone::Node(why) => {
-                let node = &self.node.database.options.nodes[self.node.site.number].name;
+                let node = &self.node.database.nodes.get(self.node.site.number).name;
                 let why = format!("terminating connection: node {node} is down: {why}");
                 Some(Problem::fatal("57P01", why).hint("Connect again: another node takes the session."))
             }

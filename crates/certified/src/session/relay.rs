@@ -208,23 +208,43 @@ impl Session {
                     self.client.consume(length);
                     return if bytes[0] == front::TERMINATE { Err(Gone::Client) } else { Ok(bytes) };
                 }
-                come = self.node.engine.peer.fill() => come?,
+                come = self.node.engine.peer.fill() => {
+                    come?;
+                    self.pass_notices().await?;
+                }
             }
         }
     }
 
-    /// Sends, and takes in what the server says meanwhile: it may wait for that.
-    async fn send_and_hear(&mut self) -> io::Result<()> {
-        let peer = &mut self.node.engine.peer;
-        poll_fn(|cx| {
-            if let Poll::Ready(sent) = peer.poll_send(cx) {
-                return Poll::Ready(sent);
+    /// Sends, and passes on what the server says meanwhile: it may wait for that.
+    async fn send_and_hear(&mut self) -> Run<()> {
+        loop {
+            let peer = &mut self.node.engine.peer;
+            let sent = poll_fn(|cx| match peer.poll_send(cx) {
+                Poll::Ready(sent) => Poll::Ready(sent.map(|()| true)),
+                Poll::Pending => peer.poll_fill(cx).map_ok(|()| false),
+            });
+            if sent.await? {
+                return Ok(());
             }
-            while let Poll::Ready(come) = peer.poll_fill(cx) {
-                come?;
+            self.pass_notices().await?;
+        }
+    }
+
+    /// Passes on messages that a server may send at any time, as many as triggers like. An error stays: the server sends
+    /// nothing after it.
+    async fn pass_notices(&mut self) -> Run<()> {
+        loop {
+            let unread = self.node.engine.peer.unread();
+            let Some(header) = unread.get(..5) else { return Ok(()) };
+            let length = u32::from_be_bytes(header[1..].try_into().expect("four bytes")) as usize + 1;
+            let may_pass = matches!(header[0], back::NOTICE | back::NOTIFICATION | back::PARAMETER_STATUS);
+            if !may_pass || unread.len() < length {
+                return Ok(());
             }
-            Poll::Pending
-        })
-        .await
+            let bytes = unread[..length].to_vec();
+            self.node.engine.peer.consume(length);
+            self.emit(&bytes).await?;
+        }
     }
 }

@@ -13,6 +13,14 @@ pub(super) const LEDGER_DIR: Key = global(
     |config, value| put_path(config, value, |config| &mut config.peers.ledger_dir),
 );
 
+/// `dump_dir`.
+pub(super) const DUMP_DIR: Key = global(
+    "dump_dir",
+    "\"\"",
+    "Directory of the [dumps](multi-primary.md#dumps). The ledger keeps what a node lacks that is made from one of them.",
+    |config, value| put_path(config, value, |config| &mut config.peers.dump_dir),
+);
+
 /// `capture`.
 pub(super) const CAPTURE: Key = global(
     "capture",

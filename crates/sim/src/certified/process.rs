@@ -56,7 +56,8 @@ impl Process {
         let options = ledger::Options { segment_size: SEGMENT_BYTES };
         let opened = Ledger::open_stepped(Path::new(FOLDER), &Disk::with_faults(faults), options);
         let (ledger, reader, steps) = opened.map_err(|error| error.to_string())?;
-        let options = certified_flow::Options { nodes: engines.len(), window: mix.window, bugs };
+        let options =
+            certified_flow::Options { nodes: (0..engines.len()).collect(), window: mix.window, bugs };
         let process = Rc::new(Process {
             number,
             env: env.clone(),
@@ -81,13 +82,13 @@ impl Process {
     }
 
     /// The database at a node.
-    pub(crate) fn site(&self, number: usize) -> &Rc<Site<()>> {
-        &self.order.sites[number]
+    pub(crate) fn site(&self, number: usize) -> Rc<Site<()>> {
+        self.order.site(number).expect("no node leaves")
     }
 
     /// The node with the fewest sessions among those that take some.
     pub(crate) fn place(&self) -> Option<usize> {
-        let up = self.order.sites.iter().filter(|site| site.is_up());
+        let up = self.order.sites().into_iter().filter(|site| site.is_up());
         up.min_by_key(|site| site.sessions()).map(|site| site.number)
     }
 
@@ -134,12 +135,12 @@ impl Process {
         loop {
             let rests = self.env.now() > self.mix.until;
             self.env.executor.sleep(if rests { REST_FORGET_EVERY } else { self.mix.forget_every }).await;
-            for site in &self.order.sites {
+            for site in self.order.sites() {
                 if site.is_up() && site.visible() > site.flushed() {
-                    self.flush(site).await;
+                    self.flush(&site).await;
                 }
             }
-            self.order.forget();
+            self.order.forget(None);
             self.appended.notify();
         }
     }
