@@ -24,6 +24,7 @@ pub mod home;
 mod import;
 mod import_tier;
 mod logging;
+mod node;
 mod psql;
 mod redis_client;
 mod repair;
@@ -76,6 +77,7 @@ enum Command {
     Check(check::Options),
     Repair(repair::Options),
     Replica(replica::Options),
+    Node(node::Options),
     Verify(verify::Options),
     Status(status::Options),
     Explain(explain::Options),
@@ -123,6 +125,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Check(options) => check::run(&options),
         Command::Repair(options) => repair::run(&options),
         Command::Replica(options) => replica::run(&options),
+        Command::Node(options) => node::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Explain(options) => explain::run(&options),

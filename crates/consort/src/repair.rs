@@ -79,8 +79,13 @@ fn renew_node(found: &Found, name: &str) -> Result<(), Failure> {
             "the cluster has one primary: rebuild a standby with `consort repair --standby {name}`"
         )));
     }
-    let options = server_options(found)?;
-    local(found)?.renew_peer(name, &options, &mut |step| eprintln!("{step} .."))?.start()?;
+    let mut cluster = local(found)?;
+    let home = found.home.as_ref().ok_or_else(|| Failure::new("no cluster exists"))?;
+    let (_, options) = crate::node::settings(home)?;
+    let sound = crate::node::sound(found)?;
+    cluster
+        .renew_peer(name, &|other| sound.may_copy(other), &options, &mut |step| eprintln!("{step} .."))?
+        .start()?;
     println!("{name}: rebuilt");
     Ok(())
 }

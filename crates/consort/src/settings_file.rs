@@ -95,6 +95,17 @@ impl SettingsFile {
         text
     }
 
+    /// The whole file, with these servers and a node that is not made yet.
+    pub(crate) fn with_node<'a>(
+        &self,
+        nodes: impl IntoIterator<Item = &'a Node>,
+        (name, host, port): (&str, &str, u16),
+    ) -> String {
+        let mut text = self.with_servers(nodes);
+        write_server(&mut text, "[[node]]", name, host, port);
+        text
+    }
+
     /// The whole file, with the nodes of an in-memory tier: their names and addresses.
     pub(crate) fn with_tier<'a>(&self, nodes: impl IntoIterator<Item = (&'a str, SocketAddr)>) -> String {
         let mut text = self.head();

@@ -464,7 +464,7 @@ fn wanted(
 }
 
 /// Settings of nodes that keep the order of commits by the extension, where it is installed.
-fn order_settings(design: &str, file: &SettingsFile) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn order_settings(design: &str, file: &SettingsFile) -> Result<Vec<(String, String)>, Failure> {
     let in_groups = design::chosen(design)
         .is_ok_and(|design| design.durability == design::Durability::LedgerAndEnginesInGroups);
     let wants_extension = file.get("capture").is_none_or(|capture| capture.trim_matches('"') != "sql");
@@ -574,6 +574,11 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     {
         file.set_at_first("max_clients", "200");
         file.set_at_first("ledger_dir", &quoted("ledger"));
+    }
+    if design::chosen(file.get("design").unwrap_or_default().trim_matches('"'))
+        .is_ok_and(|design| design.is_certified())
+    {
+        file.set_at_first("dump_dir", &quoted("dumps"));
     }
     if is_tier(file.get("design").unwrap_or_default().trim_matches('"')) {
         file.set_at_first("tier_secret_file", &quoted(SECRET));

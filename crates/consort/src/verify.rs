@@ -25,6 +25,9 @@ use crate::status::{objects, print_table};
 ///
 /// An in-memory tier is compared with its back ends, table by table at one version.
 ///
+/// Nodes that all take writes are compared with each other at one version. A node that differs from most of them
+/// takes no sessions from then on; `consort repair --node NAME` makes it again from a copy of another node.
+///
 /// Excluded are physical standbys (PostgreSQL replays WAL there), and objects without rows at replicas:
 /// unlogged tables, materialized views, foreign tables, large objects, sequences.
 ///
@@ -60,7 +63,14 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Compares, and says what was found.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find_any()?;
-    let lines = if found.config.peers.back_ends.is_empty() {
+    let lines = if found.config.design().is_certified() {
+        if options.repair || options.database.is_some() {
+            let why = "where every node takes writes, all databases are compared, and a node that differs is made again from a \
+                       copy: consort repair --node NAME";
+            return Err(Failure::new(why));
+        }
+        crate::runtime()?.block_on(ask(&found, "VERIFY"))?
+    } else if found.config.peers.back_ends.is_empty() {
         let found = options.which.find()?;
         crate::runtime()?.block_on(ask(&found, &command(options)))?
     } else {

@@ -299,7 +299,7 @@ fn always_there(source: &Node) -> &'static str {
 }
 
 /// pg_basebackup into an empty folder.
-fn back_up(
+pub(crate) fn back_up(
     (programs, source): (&Programs, &Node),
     name: &str,
     place: &Path,
@@ -400,14 +400,14 @@ exec rm -rf "$1"
 "#;
 
 /// A node's folder that is not whole yet. When this is dropped, or our process has ended, what is not whole goes.
-struct Unfinished {
+pub(crate) struct Unfinished {
     guard: Child,
     input: Option<ChildStdin>,
 }
 
 impl Unfinished {
     /// Watches over a folder, which is whole when it has this in it.
-    fn guarded(folder: &PathBuf, whole: &str) -> Result<Unfinished, Error> {
+    pub(crate) fn guarded(folder: &PathBuf, whole: &str) -> Result<Unfinished, Error> {
         let mut guard = Command::new("sh");
         guard.args(["-c", GUARD, "guard"]).arg(folder).args([whole, UNFINISHED]);
         // Its own group of processes: what a terminal sends to all of us is not for it.

@@ -1,5 +1,6 @@
 //! A primary, its standbys and servers that Consort feeds in one folder: made once, started again as often as one likes.
 
+use crate::backup::{Unfinished, back_up};
 use crate::node::{Node, Role, Stop};
 use crate::port::free_port;
 use crate::settings::{self, LogIns, NodeSettings};
@@ -16,6 +17,8 @@ const STANDBY: &str = "standby";
 const REPLICA: &str = "replica";
 /// Prefix of the names of nodes that all take writes.
 const PEER: &str = "node";
+/// Steps of a copy's progress, in percent.
+const PROGRESS_STEP: u64 = 10;
 /// The folder of data that are not whole yet.
 pub(crate) const UNFINISHED: &str = "data.unfinished";
 /// Without TCP the port is only a part of the socket's name.
@@ -108,7 +111,7 @@ impl Cluster {
         // Nodes that have run have rows, which a new one needs.
         if names.iter().any(|name| data(name).join("postmaster.opts").exists()) {
             let mut cluster = Cluster::open(programs, folder)?;
-            let grown = cluster.grow(&names, options, progress);
+            let grown = cluster.grow(options, progress);
             return grown.inspect_err(|_| cluster.stop_what_it_started()).map(|()| cluster);
         }
         let mut ports = Vec::new();
@@ -129,37 +132,46 @@ impl Cluster {
     }
 
     /// Starts the nodes that all take writes, and makes those that are missing from a copy of another one.
-    fn grow(
-        &mut self,
-        names: &[String],
-        options: &Options,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<(), Error> {
+    fn grow(&mut self, options: &Options, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.start()?;
-        for name in names {
-            if self.nodes.iter().any(|node| node.name() == name) {
-                continue;
-            }
-            let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
-            let port = port_for(options.log_ins, &ports)?;
-            self.copy_to_peer(name, port, options, progress)?.start()?;
+        while self.peers().len() < options.peers {
+            let (name, port) = self.next_peer(options)?;
+            self.add_peer(&name, port, &|_| true, options, progress)?.start()?;
         }
         Ok(())
     }
 
-    /// Copies a running node that takes writes to one of this name.
-    fn copy_to_peer(
+    /// Name and port of the next node that takes writes.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if no port is free.
+    pub fn next_peer(&self, options: &Options) -> Result<(String, u16), Error> {
+        let ports: Vec<u16> = self.nodes.iter().map(Node::port).collect();
+        Ok((self.free_name(PEER), port_for(options.log_ins, &ports)?))
+    }
+
+    /// Folder of the servers' sockets.
+    pub fn socket_folder(&self) -> &Path {
+        self.primary().socket_folder()
+    }
+
+    /// Copies a running node that takes writes, one of those that may be copied, to one of this name. It is not started
+    /// yet.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if no such node answers, or with the error of `pg_basebackup`.
+    pub fn add_peer(
         &mut self,
         name: &str,
         port: u16,
+        may_copy: &dyn Fn(&str) -> bool,
         options: &Options,
         progress: &mut dyn FnMut(&str),
     ) -> Result<&Node, Error> {
-        let answers = |node: &&Node| node.query("postgres", "SELECT 1").is_ok();
+        let answers = |node: &&Node| may_copy(node.name()) && node.query("postgres", "SELECT 1").is_ok();
         let Some(source) = self.peers().iter().find(answers) else {
             return Err(Error::Setup("no other node answers that could be copied".to_owned()));
         };
-        progress(&format!("copying {} to {name}", source.name()));
         let node = NodeSettings {
             name,
             port,
@@ -168,7 +180,19 @@ impl Cluster {
             follows: None,
             joins: false,
         };
-        copy_node(&self.programs, &self.folder, source, &node, options)?;
+        progress(&format!("copying {} to {name}", source.name()));
+        let mut guard = Unfinished::guarded(&self.folder.join(name), "data")?;
+        let place = empty_place(&self.programs, &self.folder, name)?;
+        let mut said = 0;
+        back_up((&self.programs, source), name, &place, options, &mut guard, &mut |backup| {
+            let percent = 100 * backup.bytes / backup.all_bytes.max(1);
+            if percent >= said + PROGRESS_STEP {
+                said = percent;
+                progress(&format!("copying {} to {name}, {percent} %", source.name()));
+            }
+        })?;
+        write(&self.programs, &place, settings::FILE, &settings::file(&node, &options.settings))?;
+        finish_place(&self.folder, name)?;
         self.nodes.push(open_node(&self.programs, &self.folder, name)?);
         self.nodes.sort_by_key(|node| (node.name().len(), node.name().to_owned()));
         let place = self.nodes.iter().position(|node| node.name() == name);
@@ -183,6 +207,7 @@ impl Cluster {
     pub fn renew_peer(
         &mut self,
         name: &str,
+        may_copy: &dyn Fn(&str) -> bool,
         options: &Options,
         progress: &mut dyn FnMut(&str),
     ) -> Result<&Node, Error> {
@@ -191,14 +216,28 @@ impl Cluster {
             let names = names.join(", ");
             return Err(Error::Setup(format!("node {name} does not exist; existing nodes: {names}")));
         };
-        let others = self.nodes.iter().filter(|node| node.name() != name);
+        let others = self.nodes.iter().filter(|node| node.name() != name && may_copy(node.name()));
         if !others.into_iter().any(|node| node.query("postgres", "SELECT 1").is_ok()) {
             return Err(Error::Setup("no other node answers that could be copied".to_owned()));
         }
         let node = self.nodes.remove(place);
         node.stop(Stop::Immediate)?;
         std::fs::rename(node.data_folder(), self.folder.join(name).join(UNFINISHED)).map_err(setup)?;
-        self.copy_to_peer(name, node.port(), options, progress)
+        self.add_peer(name, node.port(), may_copy, options, progress)
+    }
+
+    /// Stops a node that takes writes, and removes its data.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there is no such node, or it is the last one.
+    pub fn remove_peer(&mut self, name: &str) -> Result<(), Error> {
+        let place = self.peers().iter().position(|node| node.name() == name);
+        let Some(place) = place.filter(|_| self.peers().len() > 1) else {
+            return Err(Error::Setup(format!("node {name} does not exist, or is the last one")));
+        };
+        let node = self.nodes.remove(place);
+        node.stop(Stop::Fast)?;
+        remove_folder(&self.folder.join(name))
     }
 
     /// The nodes that all take writes.
@@ -545,19 +584,6 @@ fn copy_primary(
     let unfinished =
         copy(programs, folder, primary, node.name, &["--create-slot", "--slot", &slot], options)?;
     write(programs, &unfinished, "standby.signal", "")?;
-    write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
-    finish_place(folder, node.name)
-}
-
-/// The same for a node that follows no other one.
-fn copy_node(
-    programs: &Programs,
-    folder: &Path,
-    source: &Node,
-    node: &NodeSettings<'_>,
-    options: &Options,
-) -> Result<(), Error> {
-    let unfinished = copy(programs, folder, source, node.name, &[], options)?;
     write(programs, &unfinished, settings::FILE, &settings::file(node, &options.settings))?;
     finish_place(folder, node.name)
 }

@@ -13,6 +13,7 @@
 
 mod backup;
 mod cluster;
+mod dumps;
 mod guard;
 mod node;
 mod port;
@@ -24,6 +25,7 @@ mod template;
 
 pub use backup::{BackedUp, KeptLog, Origin, Seed, SeedLog};
 pub use cluster::{Cluster, Options};
+pub use dumps::{Dump, VERSIONS};
 pub use guard::Guard;
 pub use node::{Node, NodeState, Role, Stop, wait_until};
 pub use port::{can_listen, free_port};

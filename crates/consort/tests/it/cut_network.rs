@@ -18,7 +18,7 @@ use crate::ordered::verified;
 
 /// The network between Consort and a server. Bytes that are sent while it is cut arrive when it is restored,
 /// as TCP sends them again.
-struct Network {
+pub(crate) struct Network {
     port: u16,
     way: Arc<Way>,
 }
@@ -31,7 +31,7 @@ struct Way {
 
 impl Network {
     /// A way to this server. Its threads end with the process.
-    fn to(server: &Node) -> Network {
+    pub(crate) fn to(server: &Node) -> Network {
         let server = server.socket_folder().join(format!(".s.PGSQL.{}", server.port()));
         let way = Arc::new(Way { server, is_cut: Mutex::new(false), mended: Condvar::new() });
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
@@ -43,11 +43,11 @@ impl Network {
         Network { port, way }
     }
 
-    fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.set(true);
     }
 
-    fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.set(false);
     }
 
@@ -100,19 +100,29 @@ fn carry(mut from: impl Read, mut to: impl Write, way: &Way, end: impl Fn() -> s
     let _ = end();
 }
 
-/// Consort before a primary, and these servers with a network each.
-fn behind_networks(standbys: usize) -> (Vec<Network>, Serving, Console, String) {
-    let servers = Arc::new(Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() }));
-    let (port, metrics_port) = (free_port(), free_port());
-    let mut text = configuration(&servers, port, &format!("auth_type = \"trust\"\n{THROUGH}"));
+/// The configuration with networks to these servers in the place of their sockets.
+pub(crate) fn over_networks<'a>(
+    mut text: String,
+    nodes: impl Iterator<Item = &'a Node>,
+) -> (Vec<Network>, String) {
     let mut networks = Vec::new();
-    for node in servers.cluster().standbys().iter().chain(servers.cluster().replicas()) {
+    for node in nodes {
         let network = Network::to(node);
         let direct = format!("host = \"{}\"\nport = {}\n", node.socket_folder().display(), node.port());
         assert!(text.contains(&direct), "{text}");
         text = text.replace(&direct, &format!("host = \"127.0.0.1\"\nport = {}\n", network.port));
         networks.push(network);
     }
+    (networks, text)
+}
+
+/// Consort before a primary, and these servers with a network each.
+fn behind_networks(standbys: usize) -> (Vec<Network>, Serving, Console, String) {
+    let servers = Arc::new(Scratch::with(Options { standbys, replicas: 1, ..Scratch::options() }));
+    let (port, metrics_port) = (free_port(), free_port());
+    let text = configuration(&servers, port, &format!("auth_type = \"trust\"\n{THROUGH}"));
+    let read_nodes = servers.cluster().standbys().iter().chain(servers.cluster().replicas());
+    let (networks, text) = over_networks(text, read_nodes);
     let serving = Serving::configured(servers, port, metrics_port, &text);
     let url = serving.url("postgres", "postgres");
     Client::connect(&url).and_then(|mut client| client.rows(TABLES)).expect("the tables can be made");

@@ -14,6 +14,9 @@ const LARGE: usize = 256 << 20;
 /// Most further memory for data of any size: far below one such value.
 const MORE_KB: u64 = 48 * 1024;
 
+/// Notices of a COPY, which have so many bytes together.
+const NOTICES: usize = 4096;
+
 /// The clients of these tests write and read so much at a time.
 const PIECE: usize = 64 << 10;
 
@@ -132,6 +135,45 @@ impl Raw {
         let length = self.hears(b'Z');
         self.skip(length);
     }
+}
+
+/// A trigger that says more than fits, while the client sends rows and reads nothing: the server waits.
+#[test]
+fn copy_with_many_notices_takes_little_memory() {
+    let peers = crate::peers::Peers::start(crate::peers::in_memory());
+    let mut client = peers.client();
+    client.rows("CREATE TABLE loud (id int PRIMARY KEY)").expect("a table");
+    let says = format!("BEGIN RAISE NOTICE '%', repeat('x', {}); RETURN NEW; END", LARGE / NOTICES);
+    client
+        .rows(&format!("CREATE FUNCTION says() RETURNS trigger LANGUAGE plpgsql AS $$ {says} $$"))
+        .expect("it");
+    client
+        .rows("CREATE TRIGGER says BEFORE INSERT ON loud FOR EACH ROW EXECUTE FUNCTION says()")
+        .expect("it");
+    peers.equal("SELECT count(*) FROM loud");
+    let memory = Memory::of(&peers.serving);
+    let mut raw = Raw::connect(&peers.serving);
+    let parse = message(b'P', b"\0COPY loud FROM STDIN\0\0\0");
+    let (bind, execute) = (message(b'B', &[0; 8]), message(b'E', &[0; 5]));
+    raw.send(&[parse, bind, execute, message(b'S', b"")].concat());
+    let length = raw.hears(b'G');
+    raw.skip(length);
+    let mut sends = Raw(raw.0.try_clone().expect("a socket"));
+    let rows: String = (0..NOTICES).map(|row| format!("{row}\n")).collect();
+    let sender = std::thread::spawn(move || {
+        for piece in rows.as_bytes().chunks(100) {
+            sends.send(&message(b'd', piece));
+        }
+        sends.send(&[message(b'c', b""), message(b'S', b"")].concat());
+    });
+    waits_for_its_client(&peers.serving, &memory, "notices during a COPY");
+    raw.is_ready();
+    sender.join().expect("all is sent");
+    memory.is_little("notices during a COPY");
+    assert_eq!(
+        client.number("SELECT count(*) FROM loud").expect("a count"),
+        i64::try_from(NOTICES).expect("few")
+    );
 }
 
 /// A large value in an answer whose client stops before each quarter of it.

@@ -3,6 +3,7 @@
 
 mod anomalies;
 mod captures;
+mod dumps;
 mod faults;
 mod histories;
 mod hostile;
@@ -13,11 +14,13 @@ mod workloads;
 mod write_sets;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use local_cluster::{Cluster, Options};
 use testkit::Scratch;
 
-use crate::fixture::{Serving, eventually, psql, temporary, up_folder};
+use crate::cut_network::{self, Network};
+use crate::fixture::{Serving, configuration, eventually, free_port, psql, temporary, up_folder};
 use crate::load::{Client, Trouble};
 
 /// Three nodes, and Consort in front of them.
@@ -80,10 +83,31 @@ impl Peers {
 
     /// Consort in front of these servers.
     pub(crate) fn over(servers: Scratch, design: &str, capture: &str) -> Peers {
+        Peers::over_with(servers, design, capture, "")
+    }
+
+    /// The same, with more lines in the configuration.
+    pub(crate) fn over_with(servers: Scratch, design: &str, capture: &str, more: &str) -> Peers {
         let ledger_dir = temporary("ledger");
         let folder = ledger_dir.display();
-        let lines = format!("design = \"{design}\"\nledger_dir = \"{folder}\"\ncapture = \"{capture}\"");
+        let lines =
+            format!("design = \"{design}\"\nledger_dir = \"{folder}\"\ncapture = \"{capture}\"\n{more}");
         Peers { serving: Serving::over(servers, &lines), ledger_dir }
+    }
+
+    /// Consort in front of these servers, each behind a network that may be cut.
+    pub(crate) fn over_networks(servers: Scratch, design: &str) -> (Vec<Network>, Peers) {
+        let ledger_dir = temporary("ledger");
+        let folder = ledger_dir.display();
+        let lines = format!(
+            "auth_type = \"trust\"\ndesign = \"{design}\"\nledger_dir = \"{folder}\"\ncapture = \"sql\""
+        );
+        let servers = Arc::new(servers);
+        let (port, metrics_port) = (free_port(), free_port());
+        let text = configuration(&servers, port, &lines);
+        let (networks, text) = cut_network::over_networks(text, servers.cluster().nodes().iter());
+        let serving = Serving::configured(servers, port, metrics_port, &text);
+        (networks, Peers { serving, ledger_dir })
     }
 
     /// Each node with its capture, and the reason why it takes no sessions.
@@ -175,7 +199,8 @@ fn up_with_nodes_replicates_writes_of_each_node() {
         let status = folder.run("status", &[]).worked();
         assert!(status.contains("node3") && status.contains("postgres"), "{status}");
         assert!(status.contains("extension"), "{status} (make -C extension install)");
-        let refused = folder.run("verify", &[]).failed(1);
+        folder.run("verify", &[]).worked();
+        let refused = folder.run("attach", &["postgres"]).failed(1);
         assert!(refused.contains("one primary"), "{refused}");
         let refused = folder.run("up", &["--standbys", "1"]).failed(1);
         assert!(refused.contains("--nodes"), "{refused}");

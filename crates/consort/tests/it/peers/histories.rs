@@ -2,11 +2,12 @@
 //! strong snapshot isolation for sessions that ask for it.
 
 use super::{Peers, in_memory};
+use crate::cut_network::Network;
 use crate::fixture::eventually;
 use crate::load::Client;
 use load_clients::progress::Progress;
 use load_clients::stop::Stop;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use workloads::check::{Findings, Model, check};
 use workloads::histories::{Isolation, Recorded, Workload, record, set_up};
 
@@ -14,6 +15,11 @@ use workloads::histories::{Isolation, Recorded, Workload, record, set_up};
 const LONG: Duration = Duration::from_secs(600);
 /// Commits between two faults.
 const COMMITS: u64 = 150;
+
+/// Faults of every kind come in any order for this time in seconds, in all; `make test-all` takes longer.
+fn seconds() -> u64 {
+    std::env::var("HISTORY_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(20)
+}
 
 /// Ends the recording, also when the work alongside it fails.
 struct Ends(Stop);
@@ -134,4 +140,61 @@ fn histories_hold_while_consort_dies_and_a_node_hangs() {
         peers.lose_all();
     });
     assert!(findings.holds(Model::StrongSnapshotIsolation), "{findings}");
+}
+
+/// Strikes a node or Consort at random, one fault at a time, until the time is over.
+fn strikes_at_random(peers: &mut Peers, networks: &[Network], until: Instant) {
+    let seed = fastrand::u64(..);
+    println!("faults of seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    while Instant::now() < until {
+        let number = random.usize(0..networks.len());
+        match random.u8(0..6) {
+            0 | 1 => {
+                peers.cluster().nodes()[number].kill();
+                commits(peers);
+                peers.cluster().nodes()[number].start().expect("the node starts");
+            }
+            2 => {
+                peers.cluster().nodes()[number].hang();
+                commits(peers);
+                peers.cluster().nodes()[number].resume();
+            }
+            3 => {
+                networks[number].cut();
+                commits(peers);
+                networks[number].mend();
+            }
+            4 => {
+                peers.serving.signal("KILL");
+                peers.serving.ended();
+                peers.serving.start_again();
+            }
+            _ => peers.lose_all(),
+        }
+        commits(peers);
+    }
+}
+
+/// Nodes that are killed, hang and are cut off, in any order, at both consistencies of each design.
+#[test]
+fn histories_hold_under_faults_of_every_kind() {
+    let each = Duration::from_secs(seconds()) / 6;
+    for design in design::CERTIFIED {
+        for (consistency, owed) in
+            [("session", Model::StrongSessionSnapshotIsolation), ("strong", Model::StrongSnapshotIsolation)]
+        {
+            let servers = testkit::Scratch::with(local_cluster::Options {
+                standbys: 0,
+                peers: 3,
+                ..testkit::Scratch::options()
+            });
+            let (networks, peers) = Peers::over_networks(servers, design.name);
+            let until = Instant::now() + each;
+            let (_, findings) = recorded(peers, consistency, Isolation::RepeatableRead, |peers| {
+                strikes_at_random(peers, &networks, until);
+            });
+            assert!(findings.holds(owed), "{}, {consistency}: {findings}", design.name);
+        }
+    }
 }

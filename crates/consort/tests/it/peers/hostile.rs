@@ -65,6 +65,34 @@ fn functions_and_settings_of_consort_serve_no_client() {
 }
 
 /// Code that a command calls runs once, and at no node as another role than the client's.
+/// Every function of the schema that a role may call asks for the secret, or has no effect.
+#[test]
+fn functions_that_roles_may_call_ask_for_the_secret() {
+    with_each_capture(|peers| {
+        let mut owner = peers.client();
+        owner.rows("CREATE ROLE mallory LOGIN").expect("a role");
+        peers.equal("SELECT count(*) FROM pg_roles WHERE rolname = 'mallory'");
+        let callable = "SELECT proname, format('SELECT consort.%I(%s)', proname, (SELECT string_agg(format('%L::%s', \
+                CASE WHEN n = 1 THEN 'guessed' WHEN t = 'bool'::regtype THEN 'true' WHEN typelem <> 0 AND typlen = -1 THEN '{}' ELSE '1' END, \
+                t::regtype), ', ' ORDER BY n) FROM unnest(proargtypes) WITH ORDINALITY a (t, n) JOIN pg_type y ON y.oid = t)) \
+            FROM pg_proc WHERE pronamespace = 'consort'::regnamespace AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) \
+              AND has_function_privilege('mallory', oid, 'EXECUTE') ORDER BY 1, 2";
+        let node = &peers.cluster().nodes()[0];
+        let mut mallory = Client::connect(&peers.serving.url("mallory", "postgres")).expect("a log-in");
+        let mut asked = 0;
+        for row in node.query("postgres", callable).expect("functions") {
+            let [Some(name), Some(call)] = &row[..] else { panic!("{row:?}") };
+            // The settings of the session, the life of the server, and the session's own flush.
+            if matches!(name.as_str(), "settings" | "incarnation" | "native_flush") {
+                continue;
+            }
+            refused(&mut mallory, call, "42501");
+            asked += 1;
+        }
+        assert!(asked > 10, "{asked}");
+    });
+}
+
 fn becomes_no_other_role(peers: &Peers, owner: &mut Client, mallory: &mut Client) {
     owner.rows("CREATE SCHEMA own AUTHORIZATION mallory").expect("a schema");
     peers.equal("SELECT count(*) FROM pg_namespace WHERE nspname = 'own'");

@@ -4,15 +4,21 @@ use super::faults::Transfers;
 use super::{Peers, in_memory};
 use crate::fixture::{eventually, psql, up_folder};
 use crate::load::Client;
-use testkit::UpFolder;
+use testkit::{Done, UpFolder, run};
 
-fn up(folder: &UpFolder, nodes: &str) {
+/// A subcommand of `consort node`.
+pub(super) fn node(folder: &UpFolder, arguments: &[&str]) -> Done {
+    let mut command = std::process::Command::new(crate::fixture::CONSORT);
+    run(command.arg("node").args(arguments).arg("--dir").arg(folder.path()))
+}
+
+pub(super) fn up(folder: &UpFolder, nodes: &str) {
     let listen = format!("127.0.0.1:{}", folder.port);
     folder.run("up", &["--listen", &listen, "--design", in_memory(), "--nodes", nodes]).worked();
 }
 
 /// Answer of this query at each node, once all show one version.
-fn at_each(folder: &UpFolder, nodes: &[&str], sql: &str) -> Vec<String> {
+pub(super) fn at_each(folder: &UpFolder, nodes: &[&str], sql: &str) -> Vec<String> {
     let ask = |node: &&str, sql: &str| folder.run("psql", &["--node", node, "-c", sql]).worked();
     let version = "SELECT coalesce(max(version), 0) FROM consort.version";
     eventually("one version at all nodes", || {
@@ -104,4 +110,154 @@ fn restored_nodes_begin_a_new_ledger() {
     peers.serving.start_again();
     insert_at_all(&peers.url(), 3);
     assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"30\")]]");
+}
+
+/// Clients see no more of it than that a session may end outside of its transactions.
+#[test]
+fn fourth_node_joins_while_three_write_and_one_leaves() {
+    for design in design::CERTIFIED {
+        let folder = up_folder();
+        let listen = format!("127.0.0.1:{}", folder.port);
+        folder.run("up", &["--listen", &listen, "--design", design.name, "--nodes", "3"]).worked();
+        let url = folder.url();
+        let mut client = Client::connect(&url).expect("a client");
+        client.rows("CREATE TABLE t (id serial PRIMARY KEY, v text)").expect("a table");
+        super::faults::accounts(&mut client);
+        insert_at_all(&url, 3);
+        let transfers = Transfers::start(&url);
+        transfers.go_on();
+        let said = node(&folder, &["add"]);
+        assert!(said.err.contains("node4, database postgres: serves"), "{}", said.err);
+        said.worked();
+        transfers.go_on();
+        insert_at_all(&url, 4);
+        node(&folder, &["remove", "node2"]).worked();
+        transfers.go_on();
+        insert_at_all(&url, 3);
+        folder.run("verify", &[]).worked();
+        assert!(!folder.run("status", &[]).worked().contains("node2"));
+        let acknowledged = transfers.end();
+        let nodes = ["node1", "node3", "node4"];
+        let rows = at_each(&folder, &nodes, "SELECT sum(v), (SELECT count(*) FROM t) FROM account");
+        assert!(rows.iter().all(|one| *one == rows[0] && one.contains("1000 |    50")), "{rows:?}");
+        let there = at_each(&folder, &nodes, "SELECT name FROM done");
+        let has = |name: &String| there[0].lines().any(|line| line.trim() == name);
+        assert!(acknowledged.iter().all(has), "{}: acknowledged and lost", design.name);
+        // The cluster has three nodes, whose names stay.
+        folder.run("down", &[]).worked();
+        folder.run("up", &[]).worked();
+        let status = folder.run("status", &[]).worked();
+        assert!(nodes.iter().all(|node| status.contains(node)) && !status.contains("node2"), "{status}");
+        insert_at_all(&url, 3);
+        let refused = node(&folder, &["remove", "node2"]).failed(1);
+        assert!(refused.contains("existing nodes: node1, node3, node4"), "{refused}");
+        folder.run("down", &[]).worked();
+    }
+}
+
+/// A transaction that is open at a node that leaves may end there.
+#[test]
+fn node_that_leaves_lets_its_transaction_end() {
+    let folder = up_folder();
+    up(&folder, "2");
+    let url = folder.url();
+    psql(&url, "CREATE TABLE t (id int PRIMARY KEY, v int)").worked();
+    let mut clients: Vec<Client> = (0..2).map(|_| Client::connect(&url).expect("a client")).collect();
+    let number = |client: &mut Client| client.number("SELECT number FROM consort.place").expect("a place");
+    let at = clients.iter_mut().position(|client| number(client) == 1).expect("one is at the second node");
+    let mut there = clients.swap_remove(at);
+    there.rows("BEGIN; INSERT INTO t VALUES (1, 1)").expect("a row");
+    std::thread::scope(|scope| {
+        let leaves = scope.spawn(|| node(&folder, &["remove", "node2"]).worked());
+        eventually("the node leaves", || folder.run("status", &[]).out.contains("leaves the cluster"));
+        there.rows("INSERT INTO t VALUES (2, 1)").expect("the transaction goes on");
+        there.rows("COMMIT").expect("and commits");
+        leaves.join().expect("the node leaves");
+    });
+    assert!(there.rows("SELECT 1").expect_err("its node has left").says_away());
+    let count = Client::connect(&url).expect("another node").number("SELECT count(*) FROM t");
+    assert_eq!(count.expect("a count"), 2);
+    let refused = node(&folder, &["remove", "node1"]).failed(1);
+    assert!(refused.contains("last node"), "{refused}");
+    folder.run("down", &[]).worked();
+}
+
+/// A node that does not follow is out of the way of the others within the bound, and comes back when it has caught up.
+#[test]
+fn node_that_falls_behind_leaves_and_comes_back() {
+    let servers = testkit::Scratch::with(local_cluster::Options {
+        standbys: 0,
+        peers: 3,
+        ..testkit::Scratch::options()
+    });
+    let peers = Peers::over_with(servers, in_memory(), "sql", "replica_wait_timeout = \"1s\"");
+    super::faults::accounts(&mut peers.client());
+    let node = &peers.cluster().nodes()[2];
+    let pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'consort applier'";
+    let pid = node.query("postgres", pid).expect("the node").remove(0).remove(0).expect("an applier");
+    let mut clients = peers.clients::<3>();
+    let number = |client: &mut Client| client.number("SELECT number FROM consort.place").expect("a place");
+    let at = clients.iter_mut().position(|client| number(client) == 2).expect("one is there");
+    let why = || peers.captures().remove(2).2;
+    let signal = |name: &str| {
+        let done = std::process::Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(done.expect("a shell").success());
+    };
+    signal("STOP");
+    let transfers = Transfers::start(&peers.url());
+    eventually("the node is out of service", || why().contains("behind"));
+    transfers.go_on();
+    transfers.go_on();
+    let away = clients[at].rows("SELECT 1").expect_err("its session has ended");
+    assert!(away.says_away() && away.text.contains("behind"), "{away:?}");
+    assert_ne!(number(&mut peers.client()), 2, "new sessions are elsewhere");
+    signal("CONT");
+    eventually("the node serves", || why().is_empty());
+    transfers.go_on();
+    transfers.end();
+    assert_eq!(peers.equal("SELECT sum(v) FROM account"), "[[Some(\"1000\")]]");
+}
+
+/// A node whose rows differ is found by its hashes, is not served, also after a restart, and comes back as a copy.
+#[test]
+fn node_with_other_rows_is_found_and_leaves() {
+    let folder = up_folder();
+    up(&folder, "3");
+    let url = folder.url();
+    let mut client = Client::connect(&url).expect("a client");
+    client.rows("CREATE TABLE quiet (id int PRIMARY KEY, v text)").expect("a table");
+    client.rows("INSERT INTO quiet VALUES (1, 'a'), (2, 'b')").expect("rows");
+    super::faults::accounts(&mut client);
+    let transfers = Transfers::start(&url);
+    transfers.go_on();
+    let said = folder.run("verify", &[]).worked();
+    assert!(said.contains("public.quiet") && said.contains("equal") && !said.contains("differs"), "{said}");
+    let other = "SET session_replication_role = replica; UPDATE quiet SET v = 'x' WHERE id = 2";
+    for name in ["node1", "node3"] {
+        folder.run("psql", &["--node", name, "-c", other]).worked();
+        let found = folder.run("verify", &[]);
+        let line = found.out.lines().find(|line| line.contains("differs")).unwrap_or_default().to_owned();
+        assert!(line.contains(name) && line.contains("public.quiet") && line.contains('2'), "{}", found.out);
+        found.failed(1);
+        transfers.go_on();
+        let is_down = || {
+            let status = folder.run("status", &[]).out;
+            let line = status.lines().find(|line| line.contains(name)).unwrap_or_default();
+            line.contains("down") && line.contains("other rows")
+        };
+        eventually("the node is out", is_down);
+        if name == "node1" {
+            folder.run("down", &[]).worked();
+            folder.run("up", &[]).worked();
+            eventually("it stays out", is_down);
+        }
+        folder.run("repair", &["--node", name]).worked();
+        eventually("the node takes sessions", || !folder.run("status", &[]).out.contains("down"));
+        transfers.go_on();
+        folder.run("verify", &[]).worked();
+    }
+    transfers.end();
+    let refused = folder.run("verify", &["--repair"]).failed(1);
+    assert!(refused.contains("repair --node"), "{refused}");
+    folder.run("down", &[]).worked();
 }
