@@ -2,6 +2,7 @@
 //! connections that listen.
 
 pub mod batch;
+pub mod commit_tokens;
 pub mod listening;
 pub mod prepared_statements;
 pub mod request;

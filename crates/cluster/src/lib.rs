@@ -7,6 +7,7 @@
 mod arrival_rate;
 mod backends;
 pub mod barrier;
+pub mod commit_tokens;
 mod configuration_reloads;
 mod database;
 pub mod follow;

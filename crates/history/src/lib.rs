@@ -8,6 +8,7 @@
 mod cell;
 mod columns;
 mod commit;
+mod commit_token;
 mod consistency;
 mod footprint;
 mod incarnation;
@@ -25,6 +26,7 @@ mod xid;
 pub use cell::Cell;
 pub use columns::ColumnSet;
 pub use commit::Commit;
+pub use commit_token::{CommitToken, ParseTokenError};
 pub use consistency::{Consistency, ParseConsistencyError};
 pub use footprint::{Access, Footprint, Grain, MAX_KEYS, MAX_TABLES, Rows};
 pub use incarnation::{Epoch, Incarnation, Timeline};

@@ -94,6 +94,11 @@ impl TimelineHistory {
         still_there.map_or(self.current, |(timeline, _)| *timeline)
     }
 
+    /// True if the position lies on this timeline in this history, so that all that ended there before is a part of it.
+    pub fn is_on(&self, timeline: Timeline, lsn: Lsn) -> bool {
+        timeline == self.current || self.left.iter().any(|(left, at)| *left == timeline && lsn <= *at)
+    }
+
     /// Checks, with the primary's history, that a standby that has replayed the current timeline of its own
     /// history up to `replayed` has replayed nothing but the primary's WAL. Returns the position up to which
     /// this timeline is the primary's.

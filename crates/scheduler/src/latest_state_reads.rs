@@ -327,6 +327,9 @@ enum Fresh {
 impl Fresh {
     fn holds(&self, id: StandbyId, incarnation: Incarnation, replica: &Standby, question: &Question) -> bool {
         let mark = replica.surely(question.database);
+        if question.session.not_before > Lsn::ZERO && mark < Some(question.session.not_before) {
+            return false;
+        }
         match self {
             Fresh::Version(run, version) => replica.version(question.database, *run) >= Some(*version),
             Fresh::Position(needed) => mark >= Some(*needed),

@@ -19,6 +19,8 @@ pub struct SessionMarks {
     pub last_seen: Lsn,
     /// The standby that gave `last_seen`, in its life: it may answer again without having come further.
     pub seen_at: Option<(StandbyId, Incarnation)>,
+    /// The position of a token from another session: no read may be older, at whatever level. Zero: there is none.
+    pub not_before: Lsn,
 }
 
 /// May this read leave the primary?

@@ -68,7 +68,10 @@ impl Scheduler {
     ) -> Option<Place> {
         let bugs = self.options.bugs;
         self.standbys.choose(epoch, question.prefer, |id, incarnation, replica| {
-            question.is_equal_at(replica, bugs) && fits(id, incarnation, replica)
+            question.is_equal_at(replica, bugs)
+                && (question.session.not_before == Lsn::ZERO
+                    || replica.surely(question.database) >= Some(question.session.not_before))
+                && fits(id, incarnation, replica)
         })
     }
 

@@ -1,15 +1,25 @@
 //! Consort's own settings, `consort.*`. Clients set and show them like any other setting; Consort answers,
 //! and no server receives them.
 
-use history::Consistency;
+use history::{CommitToken, Consistency};
 use statement_analysis::Parameter;
 use statement_analysis::declared_tables::Declared;
 use statement_analysis::key::unquote;
 use statement_analysis::shape::{Literal, Shape};
 
 /// Names of Consort's own settings, without the prefix.
-pub const OWN_SETTINGS: [&str; 4] =
-    ["consort.consistency", "consort.read_only_snapshots", "consort.tables_read", "consort.tables_written"];
+pub const OWN_SETTINGS: [&str; 5] = [
+    "consort.consistency",
+    "consort.not_before",
+    "consort.read_only_snapshots",
+    "consort.tables_read",
+    "consort.tables_written",
+];
+
+/// Name of the setting that can only be shown: a token of what the primary shows now.
+pub const LAST_COMMIT: &str = "consort.last_commit";
+/// Name of the setting that takes such a token.
+pub const NOT_BEFORE: &str = "consort.not_before";
 
 /// Prefix of the names of Consort's own settings.
 const PREFIX: &str = "consort.";
@@ -23,6 +33,8 @@ pub(crate) const SET_CONFIG: &str = "set_config";
 pub struct Own {
     /// Required freshness of reads.
     pub consistency: Consistency,
+    /// Commits that reads must show, at every level.
+    pub not_before: Option<CommitToken>,
     /// True if declared REPEATABLE READ READ ONLY transactions may run at a standby.
     pub read_only_snapshots: bool,
     /// True if transactions declared READ ONLY at READ COMMITTED count as REPEATABLE READ too, and see one
@@ -65,6 +77,19 @@ impl Own {
                 let hint = "Available values: strong, session, bounded <age> (such as bounded 200ms), weak, primary.";
                 self.consistency = value.parse().map_err(|_| refused(hint))?;
             }
+            (NOT_BEFORE, None) => self.not_before = defaults.not_before,
+            (NOT_BEFORE, Some("")) => self.not_before = None,
+            (NOT_BEFORE, Some(value)) => {
+                let hint = "Use a value of SHOW consort.last_commit, such as 1:0/16B3748.";
+                self.not_before = Some(value.parse().map_err(|_| refused(hint))?);
+            }
+            (LAST_COMMIT, _) => {
+                return Err(SettingError {
+                    sqlstate: "55P02",
+                    message: format!("parameter \"{name}\" cannot be changed"),
+                    hint: Some(format!("Set {NOT_BEFORE} to its value, in another session.")),
+                });
+            }
             ("consort.read_only_snapshots", None) => self.read_only_snapshots = defaults.read_only_snapshots,
             ("consort.read_only_snapshots", Some(value)) => {
                 self.read_only_snapshots =
@@ -87,6 +112,7 @@ impl Own {
     pub(crate) fn show(&self, name: &str) -> Result<String, SettingError> {
         match name {
             "consort.consistency" => Ok(self.consistency.to_string()),
+            NOT_BEFORE => Ok(self.not_before.map(|token| token.to_string()).unwrap_or_default()),
             "consort.read_only_snapshots" => {
                 Ok(if self.read_only_snapshots { "on" } else { "off" }.to_owned())
             }
@@ -141,7 +167,7 @@ fn unknown(name: &str) -> SettingError {
     SettingError {
         sqlstate: "42704",
         message: format!("unrecognized configuration parameter \"{name}\""),
-        hint: Some(format!("Consort's settings are {}.", OWN_SETTINGS.join(", "))),
+        hint: Some(format!("Consort's settings are {}, {LAST_COMMIT}.", OWN_SETTINGS.join(", "))),
     }
 }
 

@@ -20,9 +20,9 @@ mod tests;
 pub mod utility;
 
 pub use block_status::BlockStatus;
-pub use consort_settings::{OWN_SETTINGS, Own, SettingError, set_by_function};
+pub use consort_settings::{LAST_COMMIT, NOT_BEFORE, OWN_SETTINGS, Own, SettingError, set_by_function};
 pub use dirt::Dirt;
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, WRITTEN_UNDER};
 pub use startup::Startup;
-pub use state::{Answer, CarriedState, Pairs, SessionState, calls_set_config, pairs};
+pub use state::{Answer, CarriedState, Pairs, SessionState, calls_set_config, not_before, pairs};
 pub use stay::SessionStay;

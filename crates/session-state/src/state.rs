@@ -20,7 +20,7 @@ use crate::probe::{self, Found, Probed, Temporary};
 use crate::settings::{Interner, Kind, Settings, kind};
 use crate::utility::{Assignment, Discard, Isolation, Modes, NewValue, Utility};
 use crate::{BlockStatus, Dirt, SessionStay, Startup};
-use history::Consistency;
+use history::{CommitToken, Consistency};
 use statement_analysis::cache::SettingsId;
 use statement_analysis::declared_tables::Declared;
 use statement_analysis::shape::Strings;
@@ -78,6 +78,11 @@ pub struct SessionState {
     name_changes: u64,
     /// Application settings that the next probe also reads, because the client has named them.
     named: Named,
+}
+
+/// Commits that reads of the session must show, at every level.
+pub fn not_before(state: &SessionState) -> Option<CommitToken> {
+    state.transaction.now.own.not_before
 }
 
 impl SessionState {

@@ -2,6 +2,7 @@
 //! sends them to no server.
 
 use super::{Session, request_analysis};
+use backend::commit_tokens;
 use backend::prepared_statements::Statement as Prepared;
 use backend::request::{Kind, Request};
 use session_state::Answer;
@@ -13,7 +14,7 @@ use wire::{Answers, Column, Frame, Parse, Problem, Severity, Splitter, Status, S
 impl Session {
     /// Answers SET, RESET or SHOW of one of Consort's own settings.
     pub(super) async fn answer_own(&mut self, request: Request, statements: &[Statement]) {
-        let answer = self.own_setting(statements);
+        let answer = self.own_setting(statements).await;
         self.say(request, &answer);
         if answer.is_err() && self.line.primary.status == Status::InBlock {
             self.fail_block(None).await;
@@ -23,10 +24,13 @@ impl Session {
     }
 
     /// The answer to a statement about one of Consort's own settings.
-    pub(super) fn own_setting(&mut self, statements: &[Statement]) -> Result<Answer, Problem> {
+    pub(super) async fn own_setting(&mut self, statements: &[Statement]) -> Result<Answer, Problem> {
         let Some(What::Utility(utility)) = statements.first().map(|statement| &statement.what) else {
             return Ok(Answer::Tag("SET"));
         };
+        if let Some(answer) = commit_tokens::answer(&self.service.cluster, utility).await {
+            return answer;
+        }
         self.state.consort(utility).map_err(|error| {
             let problem = Problem::error(error.sqlstate, error.message);
             Problem { hint: error.hint, ..problem }

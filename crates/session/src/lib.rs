@@ -72,7 +72,7 @@ use request_analysis::{PARSED_OTHERWISE, Several, Todo};
 use scheduler::{Reason, Writers};
 use session_parts::{First, Reads, Times, Who};
 use session_state::utility::{Name, Statement, Utility, What};
-use session_state::{BlockStatus, SessionState, Startup};
+use session_state::{BlockStatus, SessionState, Startup, not_before};
 use std::rc::Rc;
 use tokio::time::Instant;
 use transaction::{Backend, Block, Standing};
@@ -266,6 +266,7 @@ impl Session {
                 Todo::Several(Several::anything(Reason::Stay(request.kind.name())))
             }
         };
+        let todo = todo.unless_lost(&self.service.cluster, not_before(&self.state));
         if self.stands_alone() && todo.is_begin() {
             return Err(Ended::NoBlocks);
         }

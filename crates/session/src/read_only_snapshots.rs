@@ -381,7 +381,7 @@ impl Session {
         match todo {
             Todo::One(plan) => self.tree_in_snapshot(part, plan).await,
             Todo::Own(statements) => {
-                let answer = self.own_setting(&statements);
+                let answer = self.own_setting(&statements).await;
                 self.say(part, &answer);
                 // An error fails the transaction, whichever server reports it.
                 Ok(if answer.is_ok() { Outcome::Done } else { self.failed(Request { bytes: 0, ..part }) })

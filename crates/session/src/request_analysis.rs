@@ -8,20 +8,20 @@ use super::read_only_snapshots::PATIENCE;
 use super::reads_in_block::takes_long;
 use super::repeated_parse::{is_to_be_parsed_again, parse_again};
 use super::{Session, consort_settings};
-use backend::batch;
 use backend::batch::Batch;
 use backend::prepared_statements;
 use backend::prepared_statements::{SettingsAt, Statement as Prepared};
 use backend::request::Request;
 use backend::request_text::{TEXT_KEPT_BYTES, Words};
 use backend::standby::may_be_bound;
+use backend::{batch, commit_tokens};
 use cluster::plan;
 use cluster::plan::{Asker, Plan, Writing};
 use cluster::understanding::Statement as Asked;
 use history::{Consistency, Footprint};
 use scheduler::{Reason, SessionMarks};
 use session_state::utility::{Held, Statement, Utility, What};
-use session_state::{BlockStatus, Dirt, set_by_function};
+use session_state::{BlockStatus, Dirt, not_before, set_by_function};
 use statement_analysis::shape::{Hint, Shape, Strings};
 use statement_analysis::template::FootprintTemplate;
 use statement_analysis::{Parameter, Template, Values};
@@ -64,6 +64,17 @@ pub(super) enum Todo {
 }
 
 impl Todo {
+    /// The request, or an error if it may show rows while commits that these must show may be lost.
+    pub(super) fn unless_lost(self, cluster: &cluster::Cluster, token: Option<history::CommitToken>) -> Todo {
+        let may_show = |one: &Statement| !matches!(&one.what, What::Utility(u) if u.shows_no_rows());
+        let shows = match &self {
+            Todo::One(_) | Todo::Several(_) => true,
+            Todo::Utility(all) => all.iter().any(may_show),
+            Todo::Quiet | Todo::Own(_) | Todo::Refuse(_) => false,
+        };
+        if shows { commit_tokens::lost(cluster, token).map_or(self, Todo::Refuse) } else { self }
+    }
+
     /// True if a block in which nothing has run stays so, or if the request begins one.
     pub(super) fn leaves_block_fresh(&self) -> bool {
         match self {
@@ -185,7 +196,10 @@ impl Session {
             cluster: &self.service.cluster,
             database: &self.database,
             session: &self.state,
-            marks: self.reads.marks,
+            marks: SessionMarks {
+                not_before: cluster::commit_tokens::mark(&self.service.cluster, not_before(&self.state)),
+                ..self.reads.marks
+            },
             home: self.reads.home,
             in_snapshot: self.txn.snapshot().is_some(),
         }

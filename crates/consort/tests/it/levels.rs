@@ -11,7 +11,7 @@ const LEVELS: [&str; 5] = ["strong", "session", "bounded 200ms", "weak", "primar
 
 const READ: &str = "SELECT n FROM counter WHERE id = 1";
 
-fn at(url: &str, level: &str) -> Client {
+pub(crate) fn at(url: &str, level: &str) -> Client {
     let mut client = Client::connect(url).expect("a log-in");
     client.rows(&format!("SET consort.consistency = '{level}'")).expect("an answer");
     assert_eq!(client.one("SHOW consort.consistency").expect("an answer"), level);
@@ -19,20 +19,20 @@ fn at(url: &str, level: &str) -> Client {
 }
 
 /// Results of five reads, and how many of them ran at the standby.
-fn reads(console: &mut Console, client: &mut Client, read: &str) -> (Vec<i64>, u64) {
+pub(crate) fn reads(console: &mut Console, client: &mut Client, read: &str) -> (Vec<i64>, u64) {
     let before = served(console, "standby1");
     let seen = (0..5).map(|_| client.number(read).expect("an answer")).collect();
     (seen, served(console, "standby1") - before)
 }
 
 /// The read runs at the primary, and returns this.
-fn stays(console: &mut Console, client: &mut Client, read: &str, n: i64) {
+pub(crate) fn stays(console: &mut Console, client: &mut Client, read: &str, n: i64) {
     assert_eq!(reads(console, client, read), (vec![n; 5], 0), "{read}");
 }
 
 /// The read runs at the standby, and returns this, except in moments in which the standby is missed on a busy
 /// machine.
-fn leaves(console: &mut Console, client: &mut Client, read: &str, n: i64) {
+pub(crate) fn leaves(console: &mut Console, client: &mut Client, read: &str, n: i64) {
     eventually(read, || reads(console, client, read) == (vec![n; 5], 5));
 }
 

@@ -6,6 +6,7 @@ mod backed_up;
 mod bank;
 mod barriers;
 mod commands;
+mod commit_tokens;
 mod configuration;
 mod console;
 mod core_files;

@@ -18,7 +18,7 @@ use crate::attach::Finding;
 use crate::incarnation::{NEWEST_HISTORY, Sighting};
 use crate::link::{Link, Rows};
 use commits::Ends;
-use history::{Epoch, Fork, Incarnation, Lsn, Timeline, TimelineHistory};
+use history::{CommitToken, Epoch, Fork, Incarnation, Lsn, Timeline, TimelineHistory};
 use wal::{Checkpoint, Segment};
 
 /// Remedy that makes a standby of the primary out of a diverged server.
@@ -72,6 +72,11 @@ struct Standby {
 }
 
 impl PrimaryHistory {
+    /// True if the primary has all commits of this token.
+    pub fn has_token(&self, token: CommitToken) -> bool {
+        self.history.is_on(token.timeline, token.lsn)
+    }
+
     /// Reads the history of the primary.
     ///
     /// # Errors

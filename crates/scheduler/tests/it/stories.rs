@@ -392,6 +392,7 @@ impl Story {
                 own_commit: Lsn::new(args.take_key("own").unwrap_or("0").parse()?),
                 last_seen: Lsn::new(args.take_key("seen").unwrap_or("0").parse()?),
                 seen_at: seen_at.map(StandbyId::new).zip(incarnation(args).ok()),
+                not_before: Lsn::new(args.take_key("not_before").unwrap_or("0").parse()?),
             },
             prefer: args
                 .take_key("prefer")

@@ -411,6 +411,12 @@ impl Utility {
         }
     }
 
+    /// True for statements that only end a block or concern settings: they show no rows.
+    pub fn shows_no_rows(&self) -> bool {
+        let ends = matches!(self, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_));
+        ends || matches!(self, Utility::Set(_) | Utility::ResetAll | Utility::Show(_) | Utility::Discard(_))
+    }
+
     /// The setting of Consort's own that the statement sets or shows: Consort answers it, and no server
     /// receives it.
     pub fn consort_setting(&self) -> Option<&str> {
