@@ -391,3 +391,37 @@ fn relative_paths_start_in_the_files_folder_wherever_that_is_read_from() {
     assert_eq!(folder_of(Path::new("a/consort.toml")), here.join("a"));
     assert_eq!(folder_of(Path::new("/etc/consort/consort.toml")), Path::new("/etc/consort"));
 }
+
+/// Settings of the in-memory tier and of nodes that all take writes are refused where they would be ignored.
+#[test]
+fn settings_of_other_designs_are_refused() {
+    let several =
+        "design = \"tashkent-mw\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[[node]]\nhost = \"a\"\n";
+    let tier = "design = \"dmv\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[[node]]\nhost = \"a\"\n[[node]]\nhost = \"b\"\n";
+    let store = "design = \"ph1\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[store]\nembedded = \"/s\"\n";
+    let of_tier = [
+        ("back_ends", "back_ends = [\"postgres://u@h/d\"]\n"),
+        ("tier_secret_file", "tier_secret_file = \"secret\"\n"),
+        ("tier_spares", "tier_spares = 1\n"),
+    ];
+    for (key, line) in of_tier {
+        for base in [LEAST, several, store] {
+            let found = mistakes(&format!("{line}{base}"));
+            assert!(
+                found.iter().any(|mistake| mistake.contains(key) && mistake.contains("set design = \"dmv\"")),
+                "{found:?}"
+            );
+        }
+    }
+    let capture = "capture = \"sql\"\n";
+    for base in [LEAST, tier, store] {
+        let found = mistakes(&format!("{capture}{base}"));
+        assert!(
+            found.iter().any(|mistake| mistake.contains("capture") && mistake.contains("tashkent-mw")),
+            "{found:?}"
+        );
+    }
+    let all: String = of_tier.iter().map(|(_, line)| *line).collect();
+    assert!(parse(&format!("{all}{tier}")).is_ok(), "{:?}", parse(&format!("{all}{tier}")).err());
+    assert!(parse(&format!("{capture}{several}")).is_ok());
+}

@@ -1,6 +1,6 @@
 //! Checks of the whole configuration: keys that do not go together.
 
-use super::{AuthType, Config};
+use super::{AuthType, Capture, Config};
 use design::Orderer;
 use postgres::tls::Checks;
 
@@ -106,8 +106,29 @@ impl Config {
         }
     }
 
+    /// Settings of nodes of one kind, in a design that has none such.
+    fn senseless_nodes(&self, refuse: &mut impl FnMut(&'static str, &str)) {
+        const TIER: &str = "is for the in-memory tier alone; remove it, or set design = \"dmv\"";
+        let (design, peers) = (self.design(), &self.peers);
+        let tier = [
+            ("back_ends", !peers.back_ends.is_empty()),
+            ("tier_secret_file", peers.secret_file.is_some()),
+            ("tier_spares", peers.spares > 0),
+        ];
+        for (key, _) in tier.into_iter().filter(|(_, is_set)| *is_set && !design.is_memory_tier()) {
+            refuse(key, TIER);
+        }
+        if peers.capture != Capture::Auto && !design.is_certified() {
+            refuse(
+                "capture",
+                "is for designs whose nodes all take writes; remove it, or set design = \"tashkent-mw\"",
+            );
+        }
+    }
+
     /// Servers that the design has no use for, or lacks.
     fn senseless_servers(&self, refuse: &mut impl FnMut(&'static str, &str)) {
+        self.senseless_nodes(refuse);
         self.senseless_store(refuse);
         if self.design().is_key_value() {
             return;
@@ -124,9 +145,6 @@ impl Config {
             }
             if self.peers.ledger_dir.is_none() {
                 refuse("ledger_dir", "is missing: the ledger there makes commits of this design durable");
-            }
-            if !self.design().is_memory_tier() && !self.peers.back_ends.is_empty() {
-                refuse("back_ends", "is for the in-memory tier alone");
             }
             if self.design().is_memory_tier() && self.peers.secret_file.is_none() {
                 refuse("tier_secret_file", "is missing: nodes ask for the secret in it");
