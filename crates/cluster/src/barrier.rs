@@ -143,6 +143,12 @@ fn is_lost(cluster: &Cluster, doubt: DoubtId) -> bool {
 /// written, although the primary answers, holds up itself alone: its reads stay at the primary until it is
 /// followed again.
 async fn mark(cluster: &Cluster, of: Change, database: &Database, id: DatabaseId) {
+    if !cluster.setup().design.follows_commits() {
+        // There is no log table. The digest of the catalogs does not show it either.
+        cluster.understanding().forget(id);
+        database.catalog_changed(None);
+        return;
+    }
     let address = cluster.setup().primary.with_database(database.name());
     let (mut trouble, began) = (Trouble::default(), Instant::now());
     while database.is_of_use() && database.id() == Some(id) && !cluster.stopping() {

@@ -143,7 +143,7 @@ impl Lead {
     pub fn resign(&self) {
         self.resigned.set(true);
         // The successor's backend at the primary is unknown yet.
-        self.is_of(Holder { pid: 0, address: None, is_superuser: true });
+        self.is_of(Holder { pid: 0, address: None, is_consort: true });
         self.changed.notify_waiters();
     }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn holder(pid: i32) -> Holder {
-        Holder { pid, address: None, is_superuser: true }
+        Holder { pid, address: None, is_consort: true }
     }
 
     /// Takes the lock, with a query sent at `sent`.

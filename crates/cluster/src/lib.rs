@@ -201,6 +201,7 @@ impl Cluster {
         let mut bounds = setup.bounds;
         bounds.writers = proven_against(&setup.design, setup.writers);
         bounds.refresh_locks = setup.design.intake.locks();
+        bounds.by_position = !setup.design.follows_commits();
         let cluster = Cluster(Rc::new(Shared {
             scheduler: RefCell::new(Scheduler::new(bounds)),
             standbys: RefCell::default(),

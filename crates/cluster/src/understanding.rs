@@ -11,7 +11,7 @@ use postgres::analyst::Analyst;
 use session_state::Settings;
 use statement_analysis::cache::{Cache, CacheKey, Counters, Found, Outcome, Ticket};
 use statement_analysis::shape::Shape;
-use statement_analysis::{Input, Template};
+use statement_analysis::{Input, Kind, Stay, Template};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -236,6 +236,10 @@ async fn answer(
         return Ok(Outcome::Failed);
     }
     analyst.under(asked.version);
+    if !analyst.may_become(&asked.settings).await? {
+        let template = Template::everything(Kind::Write, Stay::RoleNotAnalysed);
+        return Ok(ready(template));
+    }
     let analysed = analyst.analyse(&asked.settings, &asked.text, &asked.parameters).await?;
     let Some(loaded) = database.loaded() else { return Ok(Outcome::Failed) };
     if database.version() != asked.version {
@@ -245,16 +249,19 @@ async fn answer(
     let input = Input { trees: &analysed.trees, text, literals, parameters: &analysed.parameters };
     let mut template = statement_analysis::judge(&input, &loaded.catalog);
     if analysed.warns {
-        template.stays.insert(statement_analysis::Stay::Warns);
+        template.stays.insert(Stay::Warns);
     }
     template.results.described = analysed.columns;
-    let template = Rc::new(template);
-    let bytes = template.bytes();
-    Ok(if template.validity.exact {
-        Outcome::Exact { value: template, bytes }
-    } else {
-        Outcome::Ready { value: template, bytes }
-    })
+    Ok(ready(template))
+}
+
+fn ready(template: Template) -> Outcome<Rc<Template>> {
+    let value = Rc::new(template);
+    let bytes = value.bytes();
+    match value.validity.exact {
+        true => Outcome::Exact { value, bytes },
+        false => Outcome::Ready { value, bytes },
+    }
 }
 
 /// Narrows a write set that began as *everything* once the statement's template arrives.

@@ -171,7 +171,8 @@ pub static KEYS: &[Key] = &[
     global(
         "control_user",
         "\"postgres\"",
-        "Superuser role for Consort's own connections to the nodes. Its secret comes from `auth_file`.",
+        "Role for Consort's own connections to the nodes: a superuser, or [one with \
+         less](operate/privileges.md#a-control_user-without-superuser). Its secret comes from `auth_file`.",
         |config, value| put(&mut config.control_user, text(value)),
     ),
     global(

@@ -352,7 +352,7 @@ impl Config {
         let chosen = [by_user, by_database, global];
         let by_design = match self.design().reads {
             Reads::AnyAge => Consistency::Weak,
-            Reads::OwnSnapshot => Consistency::Session,
+            Reads::OwnSnapshot | Reads::ByPosition => Consistency::Session,
             _ => Consistency::Strong,
         };
         Own {

@@ -425,3 +425,13 @@ fn settings_of_other_designs_are_refused() {
     assert!(parse(&format!("{all}{tier}")).is_ok(), "{:?}", parse(&format!("{all}{tier}")).err());
     assert!(parse(&format!("{capture}{several}")).is_ok());
 }
+
+/// A design that follows no commits attaches nothing, and feeds no replica.
+#[test]
+fn pooler_refuses_what_it_would_ignore() {
+    let pooler = format!("design = \"pooler\"\n{LEAST}");
+    assert_eq!(parse(&pooler).unwrap().defaults("d", "u").consistency, Consistency::Session);
+    let found = mistakes(&format!("attach_on_first_use = true\n{pooler}[[replica]]\nhost = \"r\"\n"));
+    assert!(found.iter().any(|mistake| mistake.contains("attach_on_first_use")), "{found:?}");
+    assert!(found.iter().any(|mistake| mistake.contains("replica")), "{found:?}");
+}

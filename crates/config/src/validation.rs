@@ -106,6 +106,19 @@ impl Config {
         }
     }
 
+    /// Settings of attached databases, in a design that follows no commits.
+    fn senseless_attached(&self, refuse: &mut impl FnMut(&'static str, &str)) {
+        if self.design().follows_commits() {
+            return;
+        }
+        if self.attach_on_first_use {
+            refuse("attach_on_first_use", "is of no use to this design, which installs nothing; remove it");
+        }
+        if !self.replicas.is_empty() {
+            refuse("replica", "is not supported by this design, which follows no commits; remove it");
+        }
+    }
+
     /// Settings of nodes of one kind, in a design that has none such.
     fn senseless_nodes(&self, refuse: &mut impl FnMut(&'static str, &str)) {
         const TIER: &str = "is for the in-memory tier alone; remove it, or set design = \"dmv\"";
@@ -129,6 +142,7 @@ impl Config {
     /// Servers that the design has no use for, or lacks.
     fn senseless_servers(&self, refuse: &mut impl FnMut(&'static str, &str)) {
         self.senseless_nodes(refuse);
+        self.senseless_attached(refuse);
         self.senseless_store(refuse);
         if self.design().is_key_value() {
             return;

@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Database to attach (repeatable); default: all databases of the configuration
     #[arg(long = "database", value_name = "NAME")]
     databases: Vec<String>,
+    /// Print the SQL that an administrator runs once, if control_user is not a superuser; attach nothing
+    #[arg(long)]
+    print_admin_sql: bool,
     #[command(flatten)]
     wait: Wait,
 }
@@ -45,13 +48,23 @@ const EXAMPLES: &str = "\
 Examples:
   consort attach --config consort.toml
   consort attach --config consort.toml --database shop --database crm
-  consort attach --config consort.toml --wait-timeout 3600";
+  consort attach --config consort.toml --wait-timeout 3600
+  consort attach --config consort.toml --print-admin-sql | psql -h PRIMARY -U ADMINISTRATOR -d postgres";
 
 /// Attaches each database.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
+    if !found.config.design().follows_commits() {
+        return Err(Failure::new(format!(
+            "the design {} installs nothing in the servers",
+            found.config.design().name
+        )));
+    }
     runtime()?.block_on(async {
         let names = databases(&found, &options.databases).await?;
+        if options.print_admin_sql {
+            return print_admin_sql(&found, &names).await;
+        }
         demand_what_it_takes(&found, &names).await?;
         for name in names {
             let attached = one(&found, &name, &options.wait).await;
@@ -60,6 +73,25 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         tell_of_the_bypass(&found);
         Ok(())
     })
+}
+
+/// Prints what an administrator has to run, as comments and SQL for psql.
+async fn print_admin_sql(found: &Found, names: &[String]) -> Result<(), Failure> {
+    let connect = async |name: &str| -> Result<Control, Failure> {
+        Ok(Control::connect(&found.address(&found.config.primary, name)?).await?)
+    };
+    let mut databases = Vec::new();
+    for name in names {
+        databases.push(connect(name).await?);
+    }
+    let sql = attach::admin_sql(&connect("postgres").await?, &databases).await?;
+    match sql.is_empty() {
+        true => {
+            println!("-- {} is a superuser: nothing is left to an administrator", found.config.control_user)
+        }
+        false => println!("{sql}"),
+    }
+    Ok(())
 }
 
 /// Warns that changes made here did not go through the running Consort.
@@ -74,7 +106,7 @@ pub(crate) fn tell_of_the_bypass(found: &Found) {
 /// Nothing is made anywhere as long as something is missing at the primary without which the slots cannot be.
 async fn demand_what_it_takes(found: &Found, names: &[String]) -> Result<(), Failure> {
     let control = Control::connect(&found.address(&found.config.primary, "postgres")?).await?;
-    let findings = attach::check(&control, names).await?;
+    let findings = attach::check(&control, Some(names)).await?;
     let missing: Vec<String> = findings.iter().filter(|finding| finding.fatal).map(in_words).collect();
     let name = &found.config.primary.name;
     match missing.is_empty() {
@@ -155,6 +187,12 @@ fn say(name: &str, attached: &Attached) {
     println!("{name}: attached, slot {} ({how})", attached.slot);
     for table in &attached.given_identity {
         println!("{name}: {table} has REPLICA IDENTITY FULL now, because it has no usable key");
+    }
+    for table in &attached.foreign {
+        println!(
+            "{name}: UPDATE and DELETE of {table} fail: it has no usable key, and control_user is no member of its owner; \
+             run ALTER TABLE {table} REPLICA IDENTITY FULL as its owner"
+        );
     }
     for table in &attached.locked {
         println!("{name}: {table} is locked by another session; run `consort attach` again later");

@@ -112,9 +112,13 @@ async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
         Err(error) => return Ok(vec![unreachable(&address, &error)]),
     };
     let followed = followed(found, &control).await?;
-    let mut findings = attach::check(&control, &followed.there).await?;
+    let follows = found.config.design().follows_commits();
+    let mut findings = attach::check(&control, follows.then_some(followed.there.as_slice())).await?;
     findings.extend(node::check_room(&control, &found.config).await?);
     findings.extend(followed.absent.iter().map(|name| missing(no_database(name), MEND_ABSENT)));
+    if !follows {
+        return Ok(findings);
+    }
     let follows = |name: &str| found.config.follows(name);
     findings.extend(attach::check_slots(&control, &format!("{} ", found.option()), follows).await?);
     for name in followed.there {
@@ -123,24 +127,30 @@ async fn primary(found: &Found) -> Result<Vec<Finding>, Failure> {
     Ok(findings)
 }
 
-/// A missing requirement of a followed database.
-async fn database(found: &Found, name: &str) -> Result<Option<Finding>, Failure> {
+/// Missing requirements of a followed database.
+async fn database(found: &Found, name: &str) -> Result<Vec<Finding>, Failure> {
     let control = match Control::connect(&found.address(&found.config.primary, name)?).await {
         Ok(control) => control,
         Err(error) => {
-            let mend = "allow superusers to connect to it, or remove it from the configuration (databases)";
-            return Ok(Some(missing(format!("cannot connect to the database {name}: {error}"), mend)));
+            let mend = "allow control_user to connect to it, or remove it from the configuration (databases)";
+            return Ok(vec![missing(format!("cannot connect to the database {name}: {error}"), mend)]);
         }
     };
+    let fix = format!("consort attach {} --database {name} --print-admin-sql", found.option());
+    let mut findings = attach::check_rights(&control, &fix).await?;
     // With attach_on_first_use it is done at the first use.
-    if found.config.attach_on_first_use {
-        return Ok(None);
+    if !found.config.attach_on_first_use {
+        findings.extend(unattached(found, &control, name).await?);
     }
-    let lacking = attach::missing(&control).await?;
+    Ok(findings)
+}
+
+async fn unattached(found: &Found, control: &Control, name: &str) -> Result<Option<Finding>, Failure> {
+    let lacking = attach::missing(control).await?;
     if lacking.is_empty() {
         let fault = attach::SlotFault::Missing;
         let fix = fault.fix(&found.option(), name);
-        let slot = attach::missing_slot(&control).await?;
+        let slot = attach::missing_slot(control).await?;
         return Ok(slot.map(|slot| missing(fault.what(&slot, 0), &fix)));
     }
     Ok(Some(Finding {
@@ -157,15 +167,17 @@ async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding
         Err(error) => return Ok(vec![unreachable(&address, &error)]),
     };
     let followed = followed(found, &control).await?.there;
-    let mut findings = attach::check_standby(&control, &followed).await?;
+    let follows = found.config.design().follows_commits();
+    let mut findings = attach::check_standby(&control, follows.then_some(followed.as_slice())).await?;
     findings.extend(node::check_room(&control, &found.config).await?.map(Finding::once_promoted));
     for database in &followed {
         findings.extend(library_findings(found, standby, database).await?);
     }
     // Findings about the primary are reported for the primary.
-    let primary = Control::connect(&found.address(&found.config.primary, "postgres")?).await;
-    if let (Ok(primary), true) = (primary, findings.iter().all(|finding| !finding.fatal)) {
-        findings.extend(history_findings(&address, &primary).await);
+    let at = found.address(&found.config.primary, "postgres")?;
+    if let (Ok(primary), true) = (Control::connect(&at).await, findings.iter().all(|finding| !finding.fatal))
+    {
+        findings.extend(history_findings(&address, (&at, &primary)).await);
     }
     Ok(findings)
 }
@@ -185,7 +197,7 @@ async fn library_findings(found: &Found, standby: &Server, database: &str) -> Re
 }
 
 /// A finding if the standby is not on the primary's history.
-async fn history_findings(standby: &Address, primary: &Control) -> Option<Finding> {
+async fn history_findings(standby: &Address, primary: (&Address, &Control)) -> Option<Finding> {
     match timelines::check(standby, primary).await {
         Ok(finding) => finding,
         Err(error) => Some(missing(

@@ -563,6 +563,11 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
     file.set_at_first("unix_socket_dir", &quoted("run"));
     file.set_at_first("writers", &quoted(writers.name()));
     file.set_at_first("attach_on_first_use", "true");
+    if design::chosen(file.get("design").unwrap_or_default().trim_matches('"'))
+        .is_ok_and(|design| !design.follows_commits())
+    {
+        file.set("attach_on_first_use", "false");
+    }
     // Each of its clients has connections of its own, of those that the servers let in.
     if design::chosen(file.get("design").unwrap_or_default().trim_matches('"'))
         .is_ok_and(|design| design.orders_first())

@@ -134,6 +134,8 @@ pub enum Reads {
     OwnSnapshot,
     /// The snapshot at the start of the transaction: newest versions are in the store, older ones in memory.
     StartSnapshot,
+    /// A standby's snapshot whose WAL position is late enough for the session or the bound; else the primary.
+    ByPosition,
     /// State of any replica, of any age: as proxies without knowledge of the order do.
     AnyAge,
 }

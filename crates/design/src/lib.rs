@@ -65,6 +65,11 @@ impl Design {
         self.orderer == Orderer::Master
     }
 
+    /// Commits of the databases are followed: a slot and event triggers are installed there.
+    pub fn follows_commits(&self) -> bool {
+        self.reads != Reads::ByPosition
+    }
+
     /// Instead of a primary with its replicas there are nodes of one kind, a `[[node]]` each.
     pub fn has_nodes(&self) -> bool {
         self.is_certified() || self.is_memory_tier()
@@ -102,6 +107,14 @@ pub const WEAK: Design = Design {
     summary: "reads go to any replica, whatever its age (stale reads: for comparison only)",
     intake: Intake::AsItComes,
     reads: Reads::AnyAge,
+    ..CONSORT
+};
+
+/// A connection pooler that reads at standbys by their WAL positions, and installs nothing in the servers.
+pub const POOLER: Design = Design {
+    name: "pooler",
+    summary: "connection pooler that installs nothing: reads at standbys by WAL position (session or bounded), others at the primary",
+    reads: Reads::ByPosition,
     ..CONSORT
 };
 
@@ -220,7 +233,7 @@ pub const CERTIFIED: [Design; 3] = [BASE, TASHKENT_MW, TASHKENT_API];
 
 /// Every design, the default first.
 pub fn all() -> impl Iterator<Item = Design> + Clone {
-    PRIMARY_COPY.into_iter().chain(CERTIFIED).chain([DMV, PH1])
+    PRIMARY_COPY.into_iter().chain([POOLER]).chain(CERTIFIED).chain([DMV, PH1])
 }
 
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
@@ -275,7 +288,8 @@ mod tests {
     fn every_row_makes_sense_and_has_a_name_of_its_own() {
         assert!(all().all(|design| design.check() == Ok(())));
         let names: BTreeSet<&str> = all().map(|design| design.name).collect();
-        assert_eq!(names.len(), PRIMARY_COPY.len() + CERTIFIED.len() + 2);
+        assert_eq!(names.len(), PRIMARY_COPY.len() + CERTIFIED.len() + 3);
+        assert!(!POOLER.follows_commits() && PRIMARY_COPY.iter().all(Design::follows_commits));
         assert!(CERTIFIED.iter().all(Design::is_certified) && !PRIMARY_COPY.iter().any(Design::has_nodes));
         assert!(DMV.is_memory_tier() && !DMV.is_certified());
         assert!(PH1.is_key_value() && !PH1.is_certified() && !PH1.has_nodes() && !PH1.is_memory_tier());

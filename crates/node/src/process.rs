@@ -42,9 +42,11 @@ use frontend::{self, ClientTls, Door, Lookup};
 
 /// Interval of the check that a started process has ended.
 const CHILD_EVERY: Duration = Duration::from_millis(100);
-/// Ends processes at the primary, as an administrator would.
-const END_PROCESSES: &str =
-    "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.unnest($1::int4[]) pid";
+/// Ends processes at the primary, as an administrator would. A role that is no superuser may not end those of superusers,
+/// and one of them would keep the others from being ended.
+const END_PROCESSES: &str = "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity a \
+     LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.usesysid \
+     WHERE a.pid = ANY ($1::int4[]) AND (current_setting('is_superuser') = 'on' OR NOT r.rolsuper)";
 
 /// The database in which the connections live that are about the whole server.
 const CONTROL_DATABASE: &str = "postgres";
@@ -443,7 +445,8 @@ pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
         primary: reach.address(&config.primary),
         standbys: standbys.chain(reach.replicas(config)).collect(),
         writers: config.writers(),
-        lease: Some(config.leader_lease_timeout),
+        // Without followed commits, several Consorts do not depend on each other.
+        lease: config.design().follows_commits().then_some(config.leader_lease_timeout),
         design: config.design(),
         proof_timeout: config.proof_timeout,
         replica_wait_timeout: config.replica_wait_timeout,

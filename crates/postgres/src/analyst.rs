@@ -1,13 +1,14 @@
 //! PostgreSQL's own analysis of a statement's footprint: the analysed and rewritten query tree, which a mere
 //! Parse sends as a notice on request. Nothing is executed, nothing is written.
 //!
-//! The connection is a superuser's and takes on the asking session's settings and role first: names are
-//! resolved along its search path, row-level policies are the role's. Parse waits for ACCESS EXCLUSIVE locks,
+//! The connection takes on the asking session's settings and role first: names are resolved along its search path,
+//! row-level policies are the role's. A superuser can become each role, another `control_user` those of which it is a
+//! member. Parse waits for ACCESS EXCLUSIVE locks,
 //! so the wait is short and there are several such connections.
 //!
 //! **No code of clients runs here.** Parse reads text constants as values of their types. The checks of
 //! domains inside arrays and rows, and the canonical functions of ranges, run with that: any such function of
-//! a client could become the superuser again. So a text that may have such a constant is parsed under two
+//! a client could become `control_user` again. So a text that may have such a constant is parsed under two
 //! conditions. No domain's check of the database calls more than immutable functions of PostgreSQL's own. No
 //! range has a canonical function of a client's. Every command that makes such an object writes to
 //! `consort.log`, and the lock on that table keeps the conditions until the text is parsed.
@@ -15,6 +16,7 @@
 use crate::Error;
 use crate::address::Address;
 use crate::link::Link;
+use crate::roles::MAY_SET_ROLE;
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{Field, Message, NoticeResponseBody};
@@ -27,8 +29,15 @@ use statement_analysis::template::Described;
 /// Makes Parse send its tree, to the client and not to the server's log, with every warning. Bounds the wait
 /// for a lock.
 const SETTINGS: &str = "-c client_min_messages=log -c debug_print_rewritten=on -c debug_pretty_print=off \
-    -c log_min_messages=fatal -c log_min_error_statement=panic -c log_statement=none \
-    -c log_min_duration_statement=-1 -c log_duration=off -c escape_string_warning=on -c lock_timeout=50ms -c statement_timeout=2s";
+    -c escape_string_warning=on -c lock_timeout=50ms -c statement_timeout=2s";
+
+/// Query of the role's rights, which keeps the trees out of the server's log if the role may. It returns true for a
+/// superuser. `consort check` tells of a log that gets the trees.
+const KEEP_OUT_OF_LOG: &str = "\
+    SELECT current_setting('is_superuser') = 'on', \
+      (SELECT count(set_config(name, value, false)) FROM (VALUES ('log_min_messages', 'fatal'), \
+        ('log_min_error_statement', 'panic'), ('log_statement', 'none'), ('log_min_duration_statement', '-1'), \
+        ('log_duration', 'off')) AS quiet (name, value) WHERE has_parameter_privilege(name, 'SET'))";
 
 /// The message of the notice whose detail is the tree.
 const TITLE: &[u8] = b"rewritten parse tree:";
@@ -53,6 +62,8 @@ pub struct Analyst {
     settings: Option<SettingsId>,
     /// Version of the catalog under which the connection took them on.
     catalog: u64,
+    /// True if the role may set every setting and take on every role.
+    is_superuser: bool,
     /// True if the database is attached: its DDL writes to the log table.
     is_attached: bool,
 }
@@ -89,10 +100,12 @@ impl Analyst {
     /// Connects to the database whose statements are to be analysed, at the primary.
     ///
     /// # Errors
-    /// As every connection; [`Error::Refused`] with 42501 if the role is no superuser.
+    /// As every connection.
     pub async fn connect(address: &Address) -> Result<Analyst, Error> {
-        let link = Link::connect(address, SETTINGS).await?;
-        Ok(Analyst { link, settings: None, catalog: 0, is_attached: false })
+        let mut link = Link::connect(address, SETTINGS).await?;
+        let told = link.query(KEEP_OUT_OF_LOG).await?;
+        let is_superuser = told.into_iter().flatten().flatten().next().as_deref() == Some("t");
+        Ok(Analyst { link, settings: None, catalog: 0, is_superuser, is_attached: false })
     }
 
     /// Notes the catalog's version. Under another version the memberships of roles may differ, but a backend
@@ -146,7 +159,7 @@ impl Analyst {
             Some("f") => Ok(()),
             _ => Err(Error::Refused {
                 sqlstate: "42501".to_owned(),
-                message: "cannot analyse the statement: a domain check or a range would run a function as superuser".to_owned(),
+                message: "cannot analyse the statement: a domain check or a range would run a function as control_user".to_owned(),
             }),
         }
     }
@@ -179,6 +192,23 @@ impl Analyst {
         Ok(analysed)
     }
 
+    /// Returns true if the connection may take on the role of a session with these settings. The answer holds for the
+    /// catalog's present version.
+    ///
+    /// # Errors
+    /// As every query.
+    pub async fn may_become(&mut self, settings: &Settings) -> Result<bool, Error> {
+        let Some(role) = settings.effective_role().filter(|_| !self.is_superuser) else { return Ok(true) };
+        let name = literal(role);
+        let sql = format!(
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname OPERATOR(pg_catalog.=) {name} AND ( \
+               r.rolname OPERATOR(pg_catalog.=) session_user \
+               OR NOT r.rolsuper AND pg_catalog.pg_has_role(session_user, r.oid, {MAY_SET_ROLE})))"
+        );
+        let rows = self.link.query(&sql).await?;
+        Ok(rows.into_iter().flatten().flatten().next().as_deref() == Some("t"))
+    }
+
     /// Gives the connection a session's settings and role.
     async fn take_on(&mut self, settings: &Settings) -> Result<(), Error> {
         if self.settings == Some(settings.analysis_id()) {
@@ -187,7 +217,11 @@ impl Analyst {
         self.settings = None;
         // The role comes last: the others may need the rights of the one that logged in.
         let mut steps = vec![step("role", "none")];
-        steps.extend(settings.analysis().map(|(name, value)| step(name, value)));
+        // Other roles may not set it, not even to what it is. A session with another value is not analysed then.
+        let keeps = |(name, value): &(&str, &str)| {
+            self.is_superuser || (*name, *value) != ("session_replication_role", "origin")
+        };
+        steps.extend(settings.analysis().filter(keeps).map(|(name, value)| step(name, value)));
         steps.extend(settings.effective_role().map(|role| step("role", role)));
         self.link.query(&format!("SELECT {}", steps.join(", "))).await?;
         self.settings = Some(settings.analysis_id());

@@ -32,7 +32,6 @@ pub struct Facts {
 
 /// Query of these properties. The versions of collations are summed up: there are hundreds. Those of initdb
 /// (16384 is FirstNormalObjectId of access/transam.h) describe the server; others belong to a database.
-/// Consort's own sessions load no local_preload_libraries: the files show those of others.
 const BRINGS: &str = "\
     SELECT 'collation of database ' || datname, \
            concat_ws(' ', datlocprovider, datcollate, datctype, {locale_columns}, pg_database_collation_actual_version(oid)) \
@@ -51,8 +50,10 @@ const BRINGS: &str = "\
     UNION ALL \
     SELECT 'setting ' || name, setting FROM pg_settings \
       WHERE name IN ('shared_preload_libraries', 'session_preload_libraries', \
-                     'server_version_num', 'block_size', 'wal_segment_size') \
-    UNION ALL \
+                     'server_version_num', 'block_size', 'wal_segment_size')";
+
+/// Query of the libraries of others' sessions: Consort's own load no local_preload_libraries. A role that may not read the files does not compare them.
+const LIBRARIES: &str = "\
     SELECT 'setting ' || name, setting FROM pg_file_settings WHERE name = 'local_preload_libraries' AND applied";
 
 /// Query of the files of the database's extensions: their libraries, and the rules that unaccent reads. A file that is missing has
@@ -116,7 +117,12 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
     };
     let mut brings = BTreeMap::new();
     let major = crate::version::accept(version.as_deref().unwrap_or_default())?;
-    for row in control.rows(&BRINGS.replace("{locale_columns}", major.locale_columns)).await? {
+    let mut rows = control.rows(&BRINGS.replace("{locale_columns}", major.locale_columns)).await?;
+    match control.rows(LIBRARIES).await {
+        Err(error) if error.is("42501") => {}
+        libraries => rows.extend(libraries?),
+    }
+    for row in rows {
         if let [Some(name), value] = row.as_slice() {
             brings.insert(name.clone(), value.clone().unwrap_or_default());
         }

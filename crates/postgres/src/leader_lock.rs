@@ -29,9 +29,9 @@ pub struct Holder {
     pub pid: i32,
     /// Client address of its session; `None` for a Unix socket.
     pub address: Option<String>,
-    /// True if its role is a superuser's, as Consort's is: any other may take an advisory lock too, but has
+    /// True if its role is this Consort's own, or a superuser's: any other may take an advisory lock too, but has
     /// no business with this one.
-    pub is_superuser: bool,
+    pub is_consort: bool,
 }
 
 impl fmt::Display for Holder {
@@ -66,7 +66,8 @@ impl Claim {
         let control = Control::connect(primary).await?;
         let (lease_ms, patience_ms) = (lease.as_millis(), patience.as_millis());
         let settings = format!(
-            "SET idle_session_timeout = {lease_ms}; SET lock_timeout = {patience_ms}; SET log_min_messages = fatal"
+            "SET idle_session_timeout = {lease_ms}; SET lock_timeout = {patience_ms}; \
+             SELECT set_config('log_min_messages', 'fatal', false) WHERE has_parameter_privilege('log_min_messages', 'SET')"
         );
         control.batch_execute(&settings).await?;
         let pid = control.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
@@ -106,7 +107,7 @@ impl Claim {
     /// As every query.
     pub async fn holder(&self) -> Result<Option<(Holder, Duration)>, Error> {
         let sql = format!(
-            "SELECT l.pid, host(a.client_addr), coalesce(r.rolsuper, false), \
+            "SELECT l.pid, host(a.client_addr), coalesce(r.rolsuper OR r.rolname = current_user, false), \
                (extract(epoch FROM clock_timestamp() - a.state_change) * 1000)::int8 FROM pg_locks l \
              JOIN pg_stat_activity a USING (pid) LEFT JOIN pg_roles r ON r.oid = a.usesysid \
              WHERE {IS_LOCK} AND l.granted AND l.database = a.datid AND a.datname = current_database()"
@@ -114,7 +115,7 @@ impl Claim {
         let row = self.control.query_opt(&sql, &[]).await?;
         Ok(row.map(|row| {
             let silent_ms = row.get::<_, Option<i64>>(3).unwrap_or_default();
-            let holder = Holder { pid: row.get(0), address: row.get(1), is_superuser: row.get(2) };
+            let holder = Holder { pid: row.get(0), address: row.get(1), is_consort: row.get(2) };
             (holder, Duration::from_millis(u64::try_from(silent_ms).unwrap_or_default()))
         }))
     }

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::address::Address;
 use crate::incarnation::Sighting;
 use crate::link::{Link, run_prepared};
-use crate::roles::digest_of_roles;
+use crate::roles::{IS_SUPERUSER, digest_of_roles};
 use bytes::{Buf, Bytes, BytesMut};
 use fallible_iterator::FallibleIterator;
 use history::{Epoch, Incarnation, LoadTime, Lsn, Snapshot, Xid};
@@ -21,18 +21,12 @@ const STATEMENT: &str = "gauge";
 const STATEMENT_WITH_ROLES: &str = "gauge_with_roles";
 
 /// SQL of the probe. A standby's answer never becomes a probe: its snapshot omits running transactions.
-macro_rules! look {
-    () => {
-        "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery(), pg_conf_load_time()"
-    };
-}
-const LOOK: &str = look!();
+const LOOK: &str =
+    "SELECT pg_current_snapshot(), pg_current_wal_insert_lsn(), pg_is_in_recovery(), pg_conf_load_time()";
 /// SQL of the load time that a new backend inherits: the time at which the server's first process last read
 /// the files.
 const LOADED_FIRST: &str =
     "SELECT (extract(epoch FROM pg_conf_load_time()) * 1000000)::bigint - 946684800000000";
-/// SQL of the probe together with the digest of the roles, in the same snapshot.
-const LOOK_WITH_ROLES: &str = concat!(look!(), ", ", digest_of_roles!());
 /// Bytes of a WAL page.
 const PAGE_BYTES: u64 = 8192;
 /// Bytes of the header of a page (`SizeOfXLogShortPHD`).
@@ -87,7 +81,11 @@ impl Gauger {
             return Err(Error::Protocol(format!("{address} is a standby, not the primary")));
         }
         link.prepare(STATEMENT, LOOK).await?;
-        link.prepare(STATEMENT_WITH_ROLES, LOOK_WITH_ROLES).await?;
+        let is_superuser = link.query(IS_SUPERUSER).await?;
+        let is_superuser = is_superuser.into_iter().flatten().flatten().next().as_deref() == Some("t");
+        // Probe and digest share one snapshot.
+        let with_roles = format!("{LOOK}, {}", digest_of_roles(is_superuser));
+        link.prepare(STATEMENT_WITH_ROLES, &with_roles).await?;
         let (request, request_with_roles) = (run_prepared(STATEMENT), run_prepared(STATEMENT_WITH_ROLES));
         Ok(Gauger { link, sighting, request, request_with_roles })
     }
@@ -115,7 +113,7 @@ impl Gauger {
     /// same snapshot.
     ///
     /// # Errors
-    /// As [`Gauger::gauge`]; [`Error::Refused`] with 42501 if the role may not read `pg_authid`.
+    /// As [`Gauger::gauge`].
     pub async fn gauge_with_roles(&mut self) -> Result<(Gauge, u64), Error> {
         let (gauge, roles) = self.look(true).await?;
         let none = || Error::Protocol("the snapshot probe lacks the digest of the roles".to_owned());

@@ -85,6 +85,11 @@ impl Scheduler {
         ticket.seen = settled.unwrap_or(Lsn::MAX);
         match ticket.proof {
             Proof::Unproven => Verdict::Proven,
+            // The position was late enough when the read was sent, and positions do not go back.
+            Proof::Session if self.options.by_position => match ran.replayed.and(ran.locked) {
+                Some(_) => Verdict::Proven,
+                None => Verdict::Refused(Reason::NoPosition),
+            },
             Proof::Session if ticket.kind == Kind::Fed && settled.is_some() => Verdict::Proven,
             Proof::Session => match self.emptied(ticket, ran) {
                 Err(verdict) => verdict,

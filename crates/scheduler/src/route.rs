@@ -78,6 +78,9 @@ impl Scheduler {
     /// As from one server: where the newest commit that the read must see is known to be replayed.
     fn strong(&mut self, question: &Question, epoch: Option<Epoch>) -> Result<(Place, Proof), Reason> {
         let database = question.database;
+        if self.options.by_position {
+            return Err(Reason::DatabaseNotFollowed);
+        }
         self.look(database);
         let newest = self.newest(database, &question.footprint).ok_or(Reason::DatabaseNotFollowed)?;
         let plain =

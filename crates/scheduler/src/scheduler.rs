@@ -50,6 +50,8 @@ pub struct Options {
     pub max_turns: usize,
     /// True if a refresh locks its replica: whole-state reads there wait, and the refresh waits for them.
     pub refresh_locks: bool,
+    /// True if no commits are decoded: reads are placed by WAL positions alone, and none is proven to be the latest.
+    pub by_position: bool,
     /// Bounds of the order.
     pub order: order::Options,
     /// For the simulator's tests of its checkers.
@@ -67,6 +69,7 @@ impl Default for Options {
             max_whole_reads: 4_096,
             max_turns: 4_096,
             refresh_locks: false,
+            by_position: false,
             order: order::Options::default(),
             bugs: Bugs::default(),
         }

@@ -42,6 +42,9 @@ fn command(name: &Name) -> Option<String> {
 impl Session {
     /// Sets the replica identities, after the answer.
     pub(super) async fn give_identities(&mut self, made: &[Name]) -> Result<(), Ended> {
+        if !self.service.cluster.setup().design.follows_commits() {
+            return Ok(());
+        }
         for command in made.iter().filter_map(command) {
             if self.database.id().is_some() && self.line.primary.status != Status::Failed {
                 self.line.ask(&command).await?;

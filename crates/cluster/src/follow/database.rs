@@ -1,7 +1,7 @@
 //! Life cycle of one served database: attached, decoded, its catalog read again after each DDL command.
 
 use super::sequences::Watch;
-use super::{FIRST_EPOCH, extensions, foreign_sessions};
+use super::{FIRST_EPOCH, catalog_changes, extensions, foreign_sessions};
 use crate::barrier::Upkeep;
 use crate::trouble::{RECONNECT_AFTER, Task, Trouble, answered};
 use crate::understanding;
@@ -123,6 +123,9 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
         return Err(Error::NotReady("another Consort may have taken over".to_owned()));
     }
     let address = cluster.setup().primary.with_database(database.name());
+    if !cluster.setup().design.follows_commits() {
+        return catalog_changes::follow(cluster, database, &address).await;
+    }
     let control = Control::connect(&address).await?;
     // Attaching commits, and no session's in-flight write set explains that commit.
     let upkeep = Upkeep::begin(cluster, database);
@@ -372,7 +375,7 @@ async fn attach_locked(cluster: Cluster, database: Rc<Database>) {
 }
 
 /// Reads the catalog after each change.
-async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Control) {
+pub(super) async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Control) {
     let mut trouble = Trouble::default();
     // Each catalog is read again after DDL. The log names a declaration once.
     let mut passed_over: Vec<String> = Vec::new();
@@ -388,6 +391,9 @@ async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut control: Co
                 loaded.catalog.trusts_declarations = cluster.orders_first();
                 extensions::tell(&database, &loaded.catalog, &mut known);
                 database.distrust(&mut loaded.catalog);
+                if !cluster.setup().design.follows_commits() {
+                    loaded.catalog.publish_all();
+                }
                 let wrong = loaded.catalog.declare(&cluster.procedures(), &cluster.setup().harmless);
                 for why in wrong.iter().filter(|why| !passed_over.contains(*why)) {
                     tracing::warn!(database = database.name(), wrong = why, "ignoring a declaration");

@@ -145,7 +145,7 @@ impl Line<'_> {
                 None => {}
                 Some((holder, _)) if course.own == Some(holder.pid) => {}
                 Some(_) if course.is_first && began.elapsed() < RESIDUE => {}
-                Some((holder, _)) if !holder.is_superuser => {
+                Some((holder, _)) if !holder.is_consort => {
                     tracing::warn!(%holder, "terminating foreign session that holds the leader lock");
                     self.heard(self.claim.end(holder.pid)).await?;
                 }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn who_had_the_lock_is_gone_when_his_streams_have_ended_in_the_same_life() {
-        let holder = Holder { pid: 1, address: None, is_superuser: true };
+        let holder = Holder { pid: 1, address: None, is_consort: true };
         let seen = |streams| Seen {
             holder: holder.clone(),
             silent: Duration::from_secs(7),

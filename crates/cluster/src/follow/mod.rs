@@ -3,6 +3,7 @@
 
 pub(crate) mod backends;
 mod base_backup_replica;
+mod catalog_changes;
 pub(crate) mod database;
 pub(crate) mod extensions;
 mod foreign_sessions;

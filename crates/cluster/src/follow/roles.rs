@@ -23,9 +23,10 @@ pub(crate) async fn run(cluster: Cluster) {
 
 async fn follow(cluster: &Cluster) -> Result<(), Error> {
     let control = Control::connect(&cluster.setup().primary).await?;
+    let sql = answered(roles::digest_sql(&control)).await?;
     while !cluster.stopping() {
         let looks = cluster.roles_looks();
-        let digest = answered(roles::digest(&control)).await?;
+        let digest = answered(roles::digest(&control, &sql)).await?;
         // If a probe has compared roles in the meantime, the newer of the two digests is unknown.
         if cluster.roles_looks() == looks && cluster.roles_seen(digest) {
             tracing::debug!("roles or their settings changed");

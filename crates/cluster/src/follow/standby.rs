@@ -120,7 +120,7 @@ async fn prove(cluster: &Cluster, standby: &Address) -> Result<Proof, Error> {
         return timelines::prove(standby, &known, None).await;
     }
     let control = Control::connect(&cluster.setup().primary).await?;
-    let history = Rc::new(PrimaryHistory::read(&control, FIRST_EPOCH).await?);
+    let history = Rc::new(PrimaryHistory::read(&cluster.setup().primary, &control, FIRST_EPOCH).await?);
     cluster.set_primary_history(history.clone());
     timelines::prove(standby, &history, Some(&control)).await
 }

@@ -46,18 +46,18 @@ fn console(serving: &Serving) -> Console {
 
 /// True if this Consort leads, and the name of the leader. A Consort that restarts with empty state answers
 /// nothing for a moment.
-fn lead(serving: &Serving) -> Option<(bool, String)> {
+pub(crate) fn lead(serving: &Serving) -> Option<(bool, String)> {
     let mut console = Client::connect(&serving.url("postgres", "consort")).ok()?;
     let rows = console.rows("SHOW LEADER").ok()?;
     let text = |column| rows[0].get(column).unwrap_or_default().to_owned();
     Some((text("leads") == "1", text("led_by")))
 }
 
-fn leads(serving: &Serving) {
+pub(crate) fn leads(serving: &Serving) {
     eventually("a Consort that leads", || lead(serving).is_some_and(|(leads, _)| leads));
 }
 
-fn waits(serving: &Serving) {
+pub(crate) fn waits(serving: &Serving) {
     eventually("a Consort that waits", || lead(serving).is_some_and(|(_, by)| by.contains("process")));
 }
 

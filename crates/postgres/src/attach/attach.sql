@@ -1,5 +1,5 @@
--- What Consort keeps inside a served database. Run in one transaction by somebody who may create event triggers; may be
--- run again at any time. The publication is made separately: it has no "if not exists".
+-- What Consort keeps inside a served database. Run in one transaction by control_user, who is a superuser, or for whom an
+-- administrator has made the event triggers. May be run again at any time. The publication is made separately: it has no "if not exists".
 CREATE SCHEMA IF NOT EXISTS consort;
 COMMENT ON SCHEMA consort IS 'Consort: what it needs to see every change of this database. consort detach removes it.';
 
@@ -49,6 +49,15 @@ BEGIN
             SELECT FROM pg_index i
             WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indisunique AND i.indpred IS NULL
               AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END));
+END
+$$;
+
+-- A client's own command never fails because control_user may not alter the table: its author is told what is left to do.
+CREATE OR REPLACE FUNCTION consort.warn_of_no_identity(relation oid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE WARNING 'UPDATE and DELETE of % fail until it has a primary key or REPLICA IDENTITY FULL', relation::regclass
+        USING HINT = format('ALTER TABLE %s REPLICA IDENTITY FULL', relation::regclass);
 END
 $$;
 
@@ -104,14 +113,25 @@ BEGIN
         IF consort.lacks_identity(bare) THEN
             BEGIN
                 EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', bare::regclass);
-            EXCEPTION WHEN object_in_use THEN
-                -- Its own transaction reads it in a loop, or has triggers to run for it, and ALTER TABLE would not have that.
-                UPDATE pg_class SET relreplident = 'f' WHERE oid = bare;
+            EXCEPTION
+                WHEN object_in_use THEN
+                    -- Its own transaction reads it in a loop, or has triggers to run for it, and ALTER TABLE would not have that.
+                    BEGIN
+                        UPDATE pg_class SET relreplident = 'f' WHERE oid = bare;
+                    EXCEPTION WHEN insufficient_privilege THEN
+                        PERFORM consort.warn_of_no_identity(bare);
+                    END;
+                WHEN insufficient_privilege THEN
+                    PERFORM consort.warn_of_no_identity(bare);
             END;
         ELSIF consort.is_unwritable(bare) THEN
             -- A key that came later serves, once the identity is no longer all columns.
             IF EXISTS (SELECT FROM pg_index i WHERE i.indrelid = bare AND i.indisprimary AND i.indimmediate) THEN
-                EXECUTE format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', bare::regclass);
+                BEGIN
+                    EXECUTE format('ALTER TABLE %s REPLICA IDENTITY DEFAULT', bare::regclass);
+                EXCEPTION WHEN insufficient_privilege THEN
+                    PERFORM consort.warn_of_no_identity(bare);
+                END;
             ELSE
                 RAISE WARNING 'UPDATE and DELETE of % fail until it has a primary key', bare::regclass
                     USING HINT = 'It has a virtual generated column: without a key its rows cannot be told apart in the stream of changes. '
@@ -136,37 +156,3 @@ END
 $$;
 GRANT USAGE ON SCHEMA consort TO PUBLIC;
 GRANT EXECUTE ON FUNCTION consort.give_identity(regclass) TO PUBLIC;
-
-DO $$
-DECLARE
-    event text;
-    stranger text;
-BEGIN
-    -- What is here runs as whoever attaches: nobody who is less may have made it, or change it.
-    SELECT o.whose INTO stranger FROM (
-        SELECT nspowner FROM pg_catalog.pg_namespace WHERE nspname = 'consort'
-        UNION SELECT relowner FROM pg_catalog.pg_class WHERE relnamespace = 'consort'::regnamespace
-        UNION SELECT proowner FROM pg_catalog.pg_proc WHERE pronamespace = 'consort'::regnamespace
-    ) AS owners (owner) JOIN LATERAL (SELECT rolname AS whose FROM pg_catalog.pg_roles WHERE oid = owner AND NOT rolsuper) o ON true
-    LIMIT 1;
-    IF stranger IS NOT NULL THEN
-        RAISE EXCEPTION 'what is in the schema consort belongs to %, who is no superuser, and would run as one', stranger
-            USING ERRCODE = 'insufficient_privilege', HINT = 'DROP SCHEMA consort CASCADE, or give it to a superuser.';
-    END IF;
-    FOREACH event IN ARRAY ARRAY['ddl_command_start', 'ddl_command_end', 'sql_drop', 'table_rewrite'] LOOP
-        IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'consort_' || event AND (
-            evtevent <> event OR evtfoid <> 'consort.note_command'::regproc
-            OR evttags IS DISTINCT FROM CASE event WHEN 'ddl_command_start' THEN ARRAY['ALTER TABLE'] END))
-        THEN
-            -- Somebody has made another one of this name.
-            EXECUTE format('DROP EVENT TRIGGER %I', 'consort_' || event);
-        END IF;
-        IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'consort_' || event) THEN
-            EXECUTE format('CREATE EVENT TRIGGER %I ON %s %s EXECUTE FUNCTION consort.note_command()', 'consort_' || event,
-                           event, CASE event WHEN 'ddl_command_start' THEN 'WHEN TAG IN (''ALTER TABLE'')' END);
-        END IF;
-        -- Also for sessions that set session_replication_role.
-        EXECUTE format('ALTER EVENT TRIGGER %I ENABLE ALWAYS', 'consort_' || event);
-    END LOOP;
-END
-$$;

@@ -1,8 +1,8 @@
 //! Missing prerequisites of a server, each with the line that fixes it.
 
+use super::rights;
 use crate::Error;
 use crate::address::Control;
-use crate::sql::quoted;
 use crate::version;
 
 /// A finding: a setting or limit that differs from the required one.
@@ -17,7 +17,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(fatal: bool, what: impl Into<String>, mend: impl Into<String>) -> Finding {
+    pub(super) fn new(fatal: bool, what: impl Into<String>, mend: impl Into<String>) -> Finding {
         Finding { what: what.into(), mend: mend.into(), fatal }
     }
 
@@ -37,8 +37,6 @@ struct Server {
     free_senders: i64,
     slot_keep_mb: i64,
     wal_writer_ms: i32,
-    superuser: bool,
-    role: String,
     feedback: bool,
     hot_standby: bool,
     slots_wanted: i64,
@@ -51,10 +49,9 @@ const SERVER: &str = "\
       current_setting('max_wal_senders')::bigint - (SELECT count(*) FROM pg_stat_replication), \
       (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), \
       (SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'), \
-      r.rolsuper, r.rolname::text, current_setting('hot_standby_feedback')::bool, current_setting('hot_standby')::bool, \
+      current_setting('hot_standby_feedback')::bool, current_setting('hot_standby')::bool, \
       (SELECT count(*) FROM unnest($1::text[]) followed WHERE NOT EXISTS ( \
-        SELECT FROM pg_replication_slots WHERE database = followed AND slot_name LIKE 'consort\\_%')) \
-    FROM pg_roles r WHERE r.rolname = current_user";
+        SELECT FROM pg_replication_slots WHERE database = followed AND slot_name LIKE 'consort\\_%'))";
 
 impl Server {
     async fn ask(control: &Control, databases: &[String]) -> Result<Server, Error> {
@@ -67,11 +64,9 @@ impl Server {
             free_senders: row.get(4),
             slot_keep_mb: row.get(5),
             wal_writer_ms: row.get(6),
-            superuser: row.get(7),
-            role: row.get(8),
-            feedback: row.get(9),
-            hot_standby: row.get(10),
-            slots_wanted: row.get(11),
+            feedback: row.get(7),
+            hot_standby: row.get(8),
+            slots_wanted: row.get(9),
         })
     }
 
@@ -144,30 +139,21 @@ impl Server {
 const WAL_WRITER_MS: i32 = 2;
 
 /// Returns the missing prerequisites of this connection's primary. Each of these databases needs a slot, if
-/// it has none.
+/// it has none. `None`: the design follows no commits.
 ///
 /// # Errors
 /// As every query.
-pub async fn check(control: &Control, databases: &[String]) -> Result<Vec<Finding>, Error> {
-    let server = Server::ask(control, databases).await?;
+pub async fn check(control: &Control, databases: Option<&[String]>) -> Result<Vec<Finding>, Error> {
+    let server = Server::ask(control, databases.unwrap_or_default()).await?;
     let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
     if server.in_recovery {
         let mend = "name the primary here, and this server under the standbys";
         findings.push(Finding::new(true, "the server is a standby", mend));
     }
-    findings.extend(server.needs());
-    if !server.superuser {
-        let role = &server.role;
-        findings.push(Finding::new(
-            true,
-            format!(
-                "the role {role} is not a superuser: it cannot create event triggers and cannot see \
-                     every query tree"
-            ),
-            format!("ALTER ROLE {} SUPERUSER; or configure a role that is", quoted(role)),
-        ));
-    }
-    findings.extend(server.advice());
+    let follows = databases.is_some();
+    findings.extend(follows.then(|| server.needs()).into_iter().flatten());
+    findings.extend(rights::of_server(control).await?);
+    findings.extend(follows.then(|| server.advice()).into_iter().flatten());
     Ok(findings)
 }
 
@@ -216,12 +202,12 @@ const PAUSED: &str = "\
     WHERE s <> 'not paused'";
 
 /// Returns the prerequisites that the standby of this connection lacks to serve reads, and to take the
-/// primary's place: each of these databases needs a slot then.
+/// primary's place: each of these databases needs a slot then. `None`: the design follows no commits.
 ///
 /// # Errors
 /// As every query.
-pub async fn check_standby(control: &Control, databases: &[String]) -> Result<Vec<Finding>, Error> {
-    let server = Server::ask(control, databases).await?;
+pub async fn check_standby(control: &Control, databases: Option<&[String]>) -> Result<Vec<Finding>, Error> {
+    let server = Server::ask(control, databases.unwrap_or_default()).await?;
     let mut findings: Vec<Finding> = server.wrong_major().into_iter().collect();
     if !server.in_recovery {
         findings.push(Finding::new(
@@ -252,6 +238,8 @@ pub async fn check_standby(control: &Control, databases: &[String]) -> Result<Ve
             "ALTER SYSTEM SET hot_standby_feedback = on; SELECT pg_reload_conf()",
         ));
     }
-    findings.extend(server.once_promoted());
+    if databases.is_some() {
+        findings.extend(server.once_promoted());
+    }
     Ok(findings)
 }

@@ -8,6 +8,7 @@ mod attempt;
 mod check;
 mod commands;
 mod open_transactions;
+mod rights;
 mod slot_faults;
 
 pub use attempt::{Attempt, Undone};
@@ -16,10 +17,12 @@ pub use commands::{
     CommandLog, LOOK_FUNCTIONS, UnreplicableDdl, keep_logging_commands, log_commands, logs_commands,
 };
 pub use open_transactions::Patience;
+pub use rights::{admin_sql, check_rights};
 pub use slot_faults::{SlotFault, check_slots, drop_left_over, missing_slot};
 
 use crate::Error;
 use crate::address::Control;
+use crate::majors::Major;
 use crate::objects::{LOG_TABLE, MARK, PUBLICATION};
 use crate::version;
 use crate::write_guard::unguard;
@@ -31,6 +34,10 @@ use tokio_postgres::types::PgLsn;
 
 /// Maximum characters of the database's part of a slot's name, of which PostgreSQL allows 63.
 const NAME_PART: usize = 40;
+/// SQL that makes the schema, the log table and the functions.
+const OBJECTS: &str = include_str!("attach.sql");
+/// SQL that makes the event triggers.
+const EVENT_TRIGGERS: &str = include_str!("event_triggers.sql");
 /// Lock timeout of attaching: a longer wait would hold up later sessions.
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '2s'";
 /// Lock timeout of a repeated attempt, which must not make other sessions queue for long.
@@ -56,6 +63,8 @@ pub struct Attached {
     /// Tables without a key that another session held locked: their UPDATE and DELETE fail until they have
     /// one ([`attach_locked`]).
     pub locked: Vec<String>,
+    /// Tables without a key that the role may not alter: their UPDATE and DELETE fail until their owner gives them one.
+    pub foreign: Vec<String>,
     /// The transactions that made the log table and its triggers, or made them again. They come out of the
     /// slot as DDL.
     pub made_by: Vec<Xid>,
@@ -63,8 +72,8 @@ pub struct Attached {
 
 impl Attached {
     fn new(database: DatabaseId, slot: String, from: Lsn, created: bool) -> Attached {
-        let (given_identity, locked) = (Vec::new(), Vec::new());
-        Attached { database, slot, from, created, given_identity, locked, made_by: Vec::new() }
+        let (given_identity, locked, foreign) = (Vec::new(), Vec::new(), Vec::new());
+        Attached { database, slot, from, created, given_identity, locked, foreign, made_by: Vec::new() }
     }
 }
 
@@ -129,6 +138,7 @@ pub async fn attach(control: &Control) -> Result<Attached, Error> {
 pub async fn attach_patiently(control: &Control, patience: &Patience<'_>) -> Result<Attached, Error> {
     version::demand(control).await?;
     refuse_unwritable(control).await?;
+    rights::demand_admin_objects(control).await?;
     let lacking = missing(control).await?;
     let unproven = if lacking.is_empty() { None } else { Some(Unproven::new(control, LOG_TABLE).await?) };
     if unproven.is_some() {
@@ -136,7 +146,8 @@ pub async fn attach_patiently(control: &Control, patience: &Patience<'_>) -> Res
         unguard(control).await?;
     }
     let mark = unproven.as_ref().map(Unproven::mark).unwrap_or_default();
-    let mut made_by = Vec::from_iter(in_short(control, &[include_str!("attach.sql"), &mark].concat()).await?);
+    let objects = [OBJECTS, include_str!("owners.sql"), EVENT_TRIGGERS, &mark].concat();
+    let mut made_by = Vec::from_iter(in_short(control, &objects).await?);
     if let Some(unproven) = unproven {
         // No event trigger sees the rest of an older transaction, and no other mechanism reports the objects
         // that it has made.
@@ -147,13 +158,14 @@ pub async fn attach_patiently(control: &Control, patience: &Patience<'_>) -> Res
     }
     // The publication makes the UPDATE of a table without an identity fail. So it comes last, and no table is
     // published without one even for a moment.
-    let Identities { given, locked } = give_identities(control, LOCK_LIMIT).await?;
+    let Identities { given, locked, foreign } = give_identities(control, LOCK_LIMIT).await?;
     make_publication(control).await?;
     let lacking = missing(control).await?;
     if !lacking.is_empty() {
         return Err(Error::Setup(format!("another object is in the way: {}", lacking.join(", "))));
     }
-    Ok(Attached { given_identity: given, locked, made_by, ..make_slot(control, patience).await? })
+    let slot = make_slot(control, patience).await?;
+    Ok(Attached { given_identity: given, locked, foreign, made_by, ..slot })
 }
 
 /// The mark on a log table from its making until the last older command has ended. An attempt that is cut off
@@ -194,26 +206,35 @@ impl Unproven {
 /// # Errors
 /// The connection's.
 pub async fn attach_locked(control: &Control) -> Result<(Vec<String>, Vec<String>), Error> {
-    let Identities { given, locked } = give_identities(control, LOCK_LIMIT_AGAIN).await?;
+    let Identities { given, locked, .. } = give_identities(control, LOCK_LIMIT_AGAIN).await?;
     Ok((given, locked))
 }
 
 async fn make_publication(control: &Control) -> Result<(), Error> {
     let major = version::of_server(control).await?;
+    if has_publication(control, major).await? {
+        return Ok(());
+    }
+    in_short(control, &publication(major)).await.map(drop)
+}
+
+/// SQL that makes the publication.
+fn publication(major: &Major) -> String {
+    format!(
+        "DROP PUBLICATION IF EXISTS {PUBLICATION}; CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES{}",
+        major.publication_options
+    )
+}
+
+/// True if the publication is there, with all that it should publish.
+async fn has_publication(control: &Control, major: &Major) -> Result<bool, Error> {
     let is_whole = format!(
         "SELECT puballtables AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND {} \
          FROM pg_publication p WHERE pubname = $1",
         major.has_publication_options
     );
     let there = control.query_opt(&is_whole, &[&PUBLICATION]).await?;
-    if there.is_some_and(|row| row.get(0)) {
-        return Ok(());
-    }
-    let make = format!(
-        "DROP PUBLICATION IF EXISTS {PUBLICATION}; CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES{}",
-        major.publication_options
-    );
-    in_short(control, &make).await.map(drop)
+    Ok(there.is_some_and(|row| row.get(0)))
 }
 
 /// Runs SQL in a transaction of its own with a short lock timeout. Returns the transaction, if it wrote.
@@ -323,6 +344,7 @@ async fn drop_slot(control: &Control, slot: &str) -> Result<bool, Error> {
 struct Identities {
     given: Vec<String>,
     locked: Vec<String>,
+    foreign: Vec<String>,
 }
 
 /// Gives REPLICA IDENTITY FULL to the tables that need it, each in its own transaction.
@@ -336,8 +358,10 @@ async fn give_identities(control: &Control, limit: &str) -> Result<Identities, E
             // Locked by another session, or dropped in the meantime.
             Err(error @ Error::Refused { .. }) => {
                 control.batch_execute("ROLLBACK").await?;
-                if !error.is("42P01") {
-                    result.locked.push(table);
+                match error {
+                    error if error.is("42P01") => {}
+                    error if error.is("42501") => result.foreign.push(table),
+                    _ => result.locked.push(table),
                 }
             }
             Err(error) => return Err(error),
@@ -395,7 +419,10 @@ const TABLES_WITHOUT_IDENTITY: &str = "\
 pub async fn detach(control: &Control) -> Result<bool, Error> {
     let (_, slot) = slot_here(control).await?;
     let had_slot = drop_slot(control, &slot).await?;
-    let had_triggers = in_short(control, include_str!("detach.sql")).await?.is_some();
+    let had_triggers = match in_short(control, include_str!("detach.sql")).await {
+        Err(error) if error.is("42501") => return Err(rights::owned_by_administrator(&error)),
+        dropped => dropped?.is_some(),
+    };
     // A transaction that has run DDL holds the log table until its end, so the event triggers are dropped
     // first, separately.
     let had_schema = in_short(control, "DROP SCHEMA IF EXISTS consort CASCADE").await?.is_some();
@@ -422,7 +449,8 @@ pub async fn identity(control: &Control) -> Result<DatabaseId, Error> {
 pub async fn mark(control: &Control, roles: bool) -> Result<Xid, Error> {
     // The mark counts once the primary shows it, not once a standby has it.
     let look_again = if roles {
-        "UPDATE pg_catalog.pg_namespace SET nspname = nspname WHERE nspname = 'consort';"
+        // Changes nothing but the row of the schema, which its owner may.
+        "GRANT USAGE ON SCHEMA consort TO PUBLIC;"
     } else {
         ""
     };
@@ -520,8 +548,9 @@ const MISSING: &str = "\
       WHERE obj_description(to_regclass('consort.log'), 'pg_class') LIKE 'Consort: older commands may go on%' \
     UNION ALL SELECT 'function consort.give_identity' \
       WHERE to_regprocedure('consort.give_identity(regclass)') IS NULL \
-    UNION ALL SELECT 'schema consort of a superuser' FROM pg_namespace n WHERE nspname = 'consort' AND EXISTS ( \
-        SELECT FROM pg_roles r WHERE NOT rolsuper AND (r.oid = n.nspowner \
+    UNION ALL SELECT 'schema consort of control_user or a superuser' FROM pg_namespace n \
+      WHERE nspname = 'consort' AND EXISTS ( \
+        SELECT FROM pg_roles r WHERE NOT rolsuper AND rolname <> current_user AND (r.oid = n.nspowner \
           OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relowner = r.oid) \
           OR EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proowner = r.oid))) \
     UNION ALL SELECT 'table consort.log, logged, without triggers and rules' \

@@ -81,20 +81,30 @@ impl PrimaryHistory {
     ///
     /// # Errors
     /// [`Error::Protocol`] if it is a standby; [`Error::Setup`] if the history of its timeline is missing.
-    pub async fn read(control: &Control, epoch: Epoch) -> Result<PrimaryHistory, Error> {
+    pub async fn read(primary: &Address, control: &Control, epoch: Epoch) -> Result<PrimaryHistory, Error> {
         let said = control.rows(Sighting::QUERY).await?;
         let sighting = Sighting::from_row(said.first().map_or(&[], Vec::as_slice), epoch)?;
         if sighting.in_recovery {
             return Err(Error::Protocol("the server is a standby, not the primary".to_owned()));
         }
         let timeline = sighting.incarnation.timeline;
+        let found =
+            |history| PrimaryHistory { incarnation: sighting.incarnation, system: sighting.system, history };
+        if !may_read_wal(control).await? {
+            // A role that may not read files may ask a WAL sender.
+            let history = match timeline {
+                first if first <= FIRST => TimelineHistory::first(first),
+                _ => history_of(&mut Link::connect_to_replicate(primary).await?, timeline, "primary").await?,
+            };
+            return Ok(found(history));
+        }
         let file = format!("pg_wal/{:08X}.history", timeline.get());
         let said = control.rows(&format!("SELECT pg_read_file('{file}', 0, {FILE_LIMIT}, true)")).await?;
         let history = match first(&said) {
             None if timeline > FIRST => return Err(no_history(timeline, "primary")),
             text => read_history(timeline, text.unwrap_or_default())?,
         };
-        Ok(PrimaryHistory { incarnation: sighting.incarnation, system: sighting.system, history })
+        Ok(found(history))
     }
 }
 
@@ -117,8 +127,11 @@ pub async fn prove(
 ///
 /// # Errors
 /// As [`prove`], but for a standby that has diverged.
-pub async fn check(standby: &Address, primary: &Control) -> Result<Option<Finding>, Error> {
-    let history = PrimaryHistory::read(primary, Epoch::default()).await?;
+pub async fn check(
+    standby: &Address,
+    (address, primary): (&Address, &Control),
+) -> Result<Option<Finding>, Error> {
+    let history = PrimaryHistory::read(address, primary, Epoch::default()).await?;
     Ok(Standby::look(standby).await?.on(&history, Some(primary)).await?.err())
 }
 
@@ -144,8 +157,11 @@ impl Standby {
         }
         let text = |column: usize| said.get(column)?.as_deref();
         let newest = text(4).and_then(|text| text.parse().ok()).map_or(timeline, Timeline::new);
-        let history = history_of(&mut link, timeline).await?;
-        let known = if newest > timeline { history_of(&mut link, newest).await? } else { history.clone() };
+        let history = history_of(&mut link, timeline, "standby").await?;
+        let known = match newest > timeline {
+            true => history_of(&mut link, newest, "standby").await?,
+            false => history.clone(),
+        };
         let wrong = || Error::Protocol("cannot parse the standby's replay position".to_owned());
         Ok(Standby {
             sighting,
@@ -211,7 +227,7 @@ impl Standby {
         if first(&end).and_then(|end| end.parse().ok()).is_some_and(|end: Lsn| self.replayed > end) {
             return Ok(Some(diverged("its replay position is ahead of the primary's WAL")));
         }
-        if self.replayed == Lsn::ZERO {
+        if self.replayed == Lsn::ZERO || !may_read_wal(control).await? {
             return Ok(None);
         }
         let bytes = self.sighting.segment_bytes;
@@ -348,15 +364,24 @@ async fn replayed_timeline(link: &mut Link) -> Result<Timeline, Error> {
     timeline.map(Timeline::new).ok_or_else(wrong)
 }
 
-/// Returns the history of a timeline that the standby knows.
-async fn history_of(link: &mut Link, timeline: Timeline) -> Result<TimelineHistory, Error> {
+/// True if the role of this connection may read WAL, so that it is compared. `consort check` reports a role that may not.
+async fn may_read_wal(control: &Control) -> Result<bool, Error> {
+    Ok(control.query_one(MAY_READ_WAL, &[]).await?.get(0))
+}
+
+/// Query: true if the role may read WAL.
+pub(crate) const MAY_READ_WAL: &str = "SELECT has_function_privilege('pg_read_binary_file(text, bigint, bigint, boolean)', 'EXECUTE') \
+       AND has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')";
+
+/// Returns the history of a timeline that the server knows, the primary or a standby.
+async fn history_of(link: &mut Link, timeline: Timeline, server: &str) -> Result<TimelineHistory, Error> {
     if timeline <= FIRST {
         return Ok(TimelineHistory::first(timeline));
     }
     let said = link
         .query(&format!("TIMELINE_HISTORY {}", timeline.get()))
         .await
-        .map_err(|error| if error.is(UNDEFINED_FILE) { no_history(timeline, "standby") } else { error })?;
+        .map_err(|error| if error.is(UNDEFINED_FILE) { no_history(timeline, server) } else { error })?;
     let text = said.first().and_then(|row| row.get(1)?.as_deref());
     read_history(timeline, text.unwrap_or_default())
 }

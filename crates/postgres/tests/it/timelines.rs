@@ -67,7 +67,7 @@ fn write_much(node: &Node) {
 
 async fn prove(standby: &Node, primary: &Node) -> Result<Proof, Error> {
     let control = Control::connect(&address(primary)).await?;
-    let history = PrimaryHistory::read(&control, EPOCH).await?;
+    let history = PrimaryHistory::read(&address(primary), &control, EPOCH).await?;
     timelines::prove(&address(standby), &history, Some(&control)).await
 }
 
@@ -146,7 +146,7 @@ async fn standby_beyond_the_fork_has_diverged() {
     diverged(c, b, beyond).await;
     diverged(d, b, beyond).await;
     let control = Control::connect(&address(b)).await.unwrap();
-    let said = timelines::check(&address(c), &control).await.unwrap().unwrap();
+    let said = timelines::check(&address(c), (&address(b), &control)).await.unwrap().unwrap();
     assert!(said.fatal && said.mend.contains("pg_rewind"), "{said:?}");
 
     rewind(c, b);
@@ -312,5 +312,8 @@ fn segment(node: &Node) -> std::path::PathBuf {
 }
 
 async fn incarnation(node: &Node) -> Incarnation {
-    PrimaryHistory::read(&Control::connect(&address(node)).await.unwrap(), EPOCH).await.unwrap().incarnation
+    PrimaryHistory::read(&address(node), &Control::connect(&address(node)).await.unwrap(), EPOCH)
+        .await
+        .unwrap()
+        .incarnation
 }

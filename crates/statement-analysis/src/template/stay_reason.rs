@@ -7,6 +7,8 @@ pub enum Stay {
     Utility,
     /// Its tree could not be read, or holds something unknown.
     UnreadableTree,
+    /// PostgreSQL was not asked: Consort's role may not become the session's role.
+    RoleNotAnalysed,
     /// Inserts, updates, deletes or merges.
     Writes,
     /// Locks rows: FOR UPDATE and its kin.
@@ -55,9 +57,10 @@ pub enum Stay {
 
 impl Stay {
     /// Every reason.
-    pub const ALL: [Stay; 23] = [
+    pub const ALL: [Stay; 24] = [
         Stay::Utility,
         Stay::UnreadableTree,
+        Stay::RoleNotAnalysed,
         Stay::Writes,
         Stay::LocksRows,
         Stay::Effect,
@@ -86,6 +89,7 @@ impl Stay {
         match self {
             Stay::Utility => "utility",
             Stay::UnreadableTree => "unreadable_tree",
+            Stay::RoleNotAnalysed => "role_not_analysed",
             Stay::Writes => "writes",
             Stay::LocksRows => "locks_rows",
             Stay::Effect => "effect",
@@ -115,6 +119,7 @@ impl Stay {
         match self {
             Stay::Utility => "the statement is a utility statement",
             Stay::UnreadableTree => "the query tree of the statement could not be read",
+            Stay::RoleNotAnalysed => "Consort's role may not become the session's role",
             Stay::Writes => "the statement writes",
             Stay::LocksRows => "the statement locks rows",
             Stay::Effect => "the statement has an effect outside of tables",
