@@ -19,12 +19,18 @@ use crate::ordered::verified;
 /// The network between Consort and a server. Bytes that are sent while it is cut arrive when it is restored,
 /// as TCP sends them again.
 pub(crate) struct Network {
-    port: u16,
+    pub(crate) port: u16,
     way: Arc<Way>,
 }
 
+/// Address of a server.
+enum Far {
+    Socket(PathBuf),
+    Loopback(u16),
+}
+
 struct Way {
-    server: PathBuf,
+    server: Far,
     is_cut: Mutex<bool>,
     mended: Condvar,
 }
@@ -32,7 +38,15 @@ struct Way {
 impl Network {
     /// A way to this server. Its threads end with the process.
     pub(crate) fn to(server: &Node) -> Network {
-        let server = server.socket_folder().join(format!(".s.PGSQL.{}", server.port()));
+        Network::to_far(Far::Socket(server.socket_folder().join(format!(".s.PGSQL.{}", server.port()))))
+    }
+
+    /// A way to this port of loopback.
+    pub(crate) fn to_port(port: u16) -> Network {
+        Network::to_far(Far::Loopback(port))
+    }
+
+    fn to_far(server: Far) -> Network {
         let way = Arc::new(Way { server, is_cut: Mutex::new(false), mended: Condvar::new() });
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
         let port = listener.local_addr().expect("it listens").port();
@@ -76,14 +90,34 @@ impl Way {
 fn connect(near: TcpStream, way: Arc<Way>) {
     std::thread::spawn(move || {
         way.passes();
-        // A server that does not run: the connection ends.
-        let Ok(far) = UnixStream::connect(&way.server) else { return };
         near.set_nodelay(true).expect("a socket");
-        let (from, to) = (far.try_clone().expect("a socket"), near.try_clone().expect("a socket"));
-        let back = way.clone();
-        std::thread::spawn(move || carry(from, &to, &back, || to.shutdown(Shutdown::Write)));
-        carry(near, &far, &way, || far.shutdown(Shutdown::Write));
+        // A server that does not run: the connection ends.
+        match &way.server {
+            Far::Socket(path) => {
+                let Ok(far) = UnixStream::connect(path) else { return };
+                let from = far.try_clone().expect("a socket");
+                both_ways(near, from, &far, &way, || far.shutdown(Shutdown::Write));
+            }
+            Far::Loopback(port) => {
+                let Ok(far) = TcpStream::connect(("127.0.0.1", *port)) else { return };
+                far.set_nodelay(true).expect("a socket");
+                let from = far.try_clone().expect("a socket");
+                both_ways(near, from, &far, &way, || far.shutdown(Shutdown::Write));
+            }
+        }
     });
+}
+
+fn both_ways(
+    near: TcpStream,
+    from: impl Read + Send + 'static,
+    far: impl Write,
+    way: &Arc<Way>,
+    end: impl Fn() -> std::io::Result<()>,
+) {
+    let (to, back) = (near.try_clone().expect("a socket"), way.clone());
+    std::thread::spawn(move || carry(from, &to, &back, || to.shutdown(Shutdown::Write)));
+    carry(near, far, way, end);
 }
 
 /// Until one of them ends.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::UpFolder;
 
+use crate::cut_network::Network;
 use crate::fixture::{eventually, psql, up_folder};
 use crate::load::Client;
 
@@ -69,6 +70,24 @@ impl Tier {
         let listen = format!("127.0.0.1:{}", self.folder.port);
         let nodes = nodes.to_string();
         self.folder.run("up", &["--listen", &listen, "--design", design(), "--nodes", &nodes]).worked();
+    }
+
+    /// A tier whose nodes are reached through networks: by Consort, and the master by the slaves. No node may end.
+    pub(crate) fn behind_networks(nodes: usize) -> (Tier, Vec<Network>) {
+        let tier = Tier::start(nodes);
+        tier.kill_consort();
+        let network = |number: usize| {
+            let file = tier.folder.path().join(format!("tier/node{number}/address"));
+            let address = std::fs::read_to_string(&file).expect("an address");
+            let (_, port) = address.trim().rsplit_once(':').expect("a port");
+            let network = Network::to_port(port.parse().expect("a number"));
+            std::fs::write(&file, format!("127.0.0.1:{}\n", network.port)).expect("another address");
+            network
+        };
+        let networks = (1..=nodes).map(network).collect();
+        tier.up(nodes);
+        tier.until_whole(nodes);
+        (tier, networks)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -274,6 +293,36 @@ fn sequences_give_each_value_once_to_transactions_that_overlap() {
     assert!(given > 7, "{given}");
     client.rows("TRUNCATE t RESTART IDENTITY").unwrap();
     assert_eq!(client.number(next).unwrap(), 1);
+}
+
+/// A restarted sequence begins again inside of its transaction, for nobody else before the commit, and not after a roll-back.
+#[test]
+fn a_sequence_that_restarts_begins_again_in_its_transaction() {
+    let tier = Tier::start(2);
+    psql(&tier.url(), "CREATE TABLE t (id serial PRIMARY KEY, v int NOT NULL)").worked();
+    let (mut one, mut other) = (tier.client(), tier.client());
+    let next = "INSERT INTO t (v) VALUES (1) RETURNING id";
+    let restart = "TRUNCATE t RESTART IDENTITY";
+    (1..=3).for_each(|id| assert_eq!(one.number(next).unwrap(), id));
+    // Taken back, by a savepoint and by the end: the old values go on, each once.
+    one.rows(&format!("BEGIN; SAVEPOINT s; {restart}")).unwrap();
+    assert_eq!(one.number(next).unwrap(), 1);
+    one.rows("ROLLBACK TO s").unwrap();
+    assert_eq!(other.number(next).unwrap(), 4);
+    assert_eq!(one.number("SELECT nextval('t_id_seq')").unwrap(), 5);
+    one.rows("ROLLBACK").unwrap();
+    one.rows(&format!("BEGIN; {restart}; INSERT INTO t (v) VALUES (1); ROLLBACK")).unwrap();
+    assert_eq!(one.number(next).unwrap(), 6);
+    // Committed.
+    one.rows(&format!("BEGIN; {restart}")).unwrap();
+    assert_eq!((one.number(next).unwrap(), one.number(next).unwrap()), (1, 2));
+    one.rows("COMMIT").unwrap();
+    assert_eq!(other.number(next).unwrap(), 3);
+    assert_eq!(other.number("SELECT count(*) FROM t").unwrap(), 3);
+    // In one request, too.
+    one.rows(&format!("{restart}; INSERT INTO t (v) VALUES (1)")).unwrap();
+    assert_eq!(other.number("SELECT id FROM t").unwrap(), 1);
+    assert_eq!(other.number(next).unwrap(), 2);
 }
 
 /// A block that has only read is one snapshot: it commits whatever others have written meanwhile.

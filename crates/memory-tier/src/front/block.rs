@@ -338,7 +338,11 @@ pub(super) fn for_client(refused: Failure) -> Failure {
     if refused.sqlstate != ELSEWHERE {
         return refused;
     }
-    failure(SERIALIZATION_FAILURE, refused.message, "Nothing of the transaction was committed. Run it again.")
+    let hint = match refused.hint.as_str() {
+        "" => "Nothing of the transaction was committed. Run it again.",
+        hint => hint,
+    };
+    failure(SERIALIZATION_FAILURE, refused.message, hint)
 }
 
 /// A write in a transaction that reads only.

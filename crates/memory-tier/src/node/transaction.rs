@@ -39,8 +39,8 @@ pub(super) struct Desk {
     pairs: Vec<(String, String)>,
     /// The transaction has changed definitions.
     has_defined: bool,
-    /// Sequences that the transaction has restarted, by OID.
-    restarted: Vec<u32>,
+    /// Savepoints of the transaction, and the number of sequences that it had restarted before.
+    savepoints: Vec<(String, usize)>,
     drawn: Arc<Mutex<Drawn>>,
 }
 
@@ -52,6 +52,8 @@ pub(super) type Values = Vec<(u32, i64)>;
 struct Drawn {
     taken: Values,
     again: Option<VecDeque<(u32, i64)>>,
+    /// Sequences that the transaction has restarted, by OID: only it sees their new values until it has committed.
+    restarted: Vec<u32>,
 }
 
 /// Whose statements run.
@@ -94,7 +96,10 @@ impl Desk {
                     .map(|(_, value)| value)
                     .ok_or_else(|| "another sequence is drawn from".to_owned());
             }
-            let value = sequences.draw(&draw)?;
+            let value = match drawn.restarted.contains(&draw.oid) {
+                true => Sequences::default().draw(&draw)?,
+                false => sequences.draw(&draw)?,
+            };
             drawn.taken.push((draw.oid, value));
             Ok(value)
         }));
@@ -106,7 +111,7 @@ impl Desk {
             settings: Settings::default(),
             pairs: Vec::new(),
             has_defined: false,
-            restarted: Vec::new(),
+            savepoints: Vec::new(),
         })
     }
 
@@ -129,8 +134,8 @@ impl Desk {
         self.forget_own();
         // What a session draws is known to its transaction only: connections serve many sessions.
         self.context.discard();
-        self.restarted.clear();
-        *locked(&self.drawn) = Drawn { taken: Vec::new(), again: again.map(VecDeque::from) };
+        self.savepoints.clear();
+        *locked(&self.drawn) = Drawn { again: again.map(VecDeque::from), ..Drawn::default() };
         self.context.begin(begin.time_us - EPOCH_US, begin.seed);
     }
 
@@ -205,6 +210,9 @@ impl Desk {
     ) -> Result<Outcome, Failure> {
         if let Some(control) = control(&run.text) {
             let done = control.run(connection);
+            if done.is_ok() {
+                self.savepoint(&control.text);
+            }
             if self.has_defined {
                 self.catalog = None;
                 self.plans.clear();
@@ -241,7 +249,8 @@ impl Desk {
             next
         };
         self.has_defined |= plan.effect == Effect::Ddl;
-        self.restarted.extend(plan.restarted(connection).map_err(|error| engine_error(&error))?);
+        let restarted = plan.restarted(connection).map_err(|error| engine_error(&error))?;
+        locked(&self.drawn).restarted.extend(restarted);
         if writes {
             execute(connection, &format!("SAVEPOINT {STATEMENT}"))?;
         }
@@ -263,6 +272,22 @@ impl Desk {
         }
         done.tag.hash(&mut hasher);
         Ok(Outcome { tag: done.tag, columns, hash: hasher.finish(), writes })
+    }
+
+    /// Notes a savepoint, or forgets what was restarted since.
+    fn savepoint(&mut self, text: &str) {
+        let mut drawn = locked(&self.drawn);
+        let (verb, name) = text.rsplit_once(' ').unwrap_or_default();
+        let at = self.savepoints.iter().rposition(|(known, _)| known == name);
+        match (verb, at) {
+            ("SAVEPOINT", _) => self.savepoints.push((name.to_owned(), drawn.restarted.len())),
+            ("RELEASE", Some(at)) => self.savepoints.truncate(at),
+            (_, Some(at)) => {
+                self.savepoints.truncate(at + 1);
+                drawn.restarted.truncate(self.savepoints[at].1);
+            }
+            (_, None) => {}
+        }
     }
 
     /// Types of a statement.
@@ -515,7 +540,7 @@ impl Making {
             self.writer.rollback();
             page_error(&error)
         })?;
-        self.sequences.forget(&self.desk.restarted);
+        self.sequences.forget(&locked(&self.desk.drawn).restarted);
         Ok(set.map(|set| (set, changes)))
     }
 }
