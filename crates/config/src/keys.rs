@@ -202,6 +202,7 @@ pub static KEYS: &[Key] = &[
     nodes::TIER_SECRET_FILE,
     nodes::TIER_SPARES,
     nodes::TIER_SPARE_READ_INTERVAL,
+    nodes::TIER_READ_VERSIONS,
     nodes::BACK_ENDS,
     nodes::BACK_END_LOG_LIMIT,
     reloaded(global(

@@ -22,6 +22,8 @@ pub struct Peers {
     pub spares: usize,
     /// One read in so many runs at a spare; 0: none.
     pub spare_read_interval: u64,
+    /// Different versions at one slave up to which reads are placed by their version; 0: by load alone.
+    pub read_versions: usize,
     /// URLs of the PostgreSQL servers behind the in-memory tier.
     pub back_ends: Vec<String>,
     /// Bytes of the query log for back ends that lack commits.

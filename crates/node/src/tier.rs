@@ -188,6 +188,7 @@ fn tier_options(config: &Config) -> Result<Options, String> {
             ..Limits::default()
         },
         spare_read_interval: config.peers.spare_read_interval,
+        read_versions: config.peers.read_versions,
     })
 }
 
@@ -207,6 +208,8 @@ struct NodeShown {
     newest: u64,
     /// Reads of clients that run there.
     reads: u64,
+    /// Reads that were sent there.
+    reads_sent: u64,
     /// The node's own report; `None`: it gives none.
     state: Option<State>,
     why: String,
@@ -232,6 +235,7 @@ impl Shown {
                 is_up: is_master || self.tier.serves(node),
                 newest: self.tier.newest(),
                 reads: self.entrance.reads_at(node) as u64,
+                reads_sent: self.entrance.reads_of(node),
                 state,
                 why: self.tier.why(node),
             }
@@ -322,6 +326,7 @@ impl ShowsNodes for Shown {
             "conflicts",
             "evicted",
             "aborted",
+            "reads",
             "why",
         ];
         let line = |shown: &NodeShown| {
@@ -341,6 +346,7 @@ impl ShowsNodes for Shown {
                 shown.newest.to_string(),
             ];
             line.extend(counts.map(|count| shown.of(count).to_string()));
+            line.push(shown.reads_sent.to_string());
             line.push(if shown.is_up { String::new() } else { shown.why.clone() });
             line
         };
@@ -360,6 +366,12 @@ impl ShowsNodes for Shown {
                     shown.newest.saturating_sub(shown.of(|state| state.received))
                 }),
                 ("consort_node_reads", "gauge", "Reads of clients that run at the node", |shown| shown.reads),
+                (
+                    "consort_node_reads_total",
+                    "counter",
+                    "Reads of clients that were sent to the node",
+                    |shown| shown.reads_sent,
+                ),
                 ("consort_node_transactions", "gauge", "Transactions that are open at the node", |shown| {
                     shown.of(|state| state.transactions.into())
                 }),

@@ -55,6 +55,15 @@ pub(super) const TIER_SPARE_READ_INTERVAL: Key = global(
     |config, value| put(&mut config.peers.spare_read_interval, number(value, 0, 1_000_000)),
 );
 
+/// `tier_read_versions`.
+pub(super) const TIER_READ_VERSIONS: Key = global(
+    "tier_read_versions",
+    "3",
+    "Different versions at one node of the [in-memory tier](memory-tier.md#metrics-and-console) up to which \
+     reads are placed by their version. 0: by load alone.",
+    |config, value| put(&mut config.peers.read_versions, number(value, 0, 1_000)),
+);
+
 /// `back_ends`.
 pub(super) const BACK_ENDS: Key = global(
     "back_ends",

@@ -32,6 +32,7 @@ mod checkpoint;
 pub mod direct;
 pub mod log;
 pub mod membership;
+pub use scheduling::READ_VERSIONS;
 pub use tier_state::{Limits, NodeOptions, Options, Tier};
 
 use crate::message::Failure;
@@ -84,6 +85,11 @@ impl Entrance {
     /// Reads that run at the node now.
     pub fn reads_at(&self, node: usize) -> usize {
         self.scheduler.reads_at(node)
+    }
+
+    /// Reads that were sent to the node since Consort's start.
+    pub fn reads_of(&self, node: usize) -> u64 {
+        self.scheduler.reads_of(node)
     }
 
     async fn enter(&self, arrived: Arrived) {

@@ -37,6 +37,8 @@ pub(super) struct Scheduler {
     texts: RefCell<HashMap<String, Rc<[Rc<Parsed>]>>>,
     /// Reads that were placed.
     reads: Cell<u64>,
+    /// The same at each node.
+    reads_of: RefCell<Vec<u64>>,
 }
 
 /// Statements that a transaction will run.
@@ -86,6 +88,7 @@ impl Scheduler {
             estimates: RefCell::default(),
             texts: RefCell::default(),
             reads: Cell::new(0),
+            reads_of: RefCell::new(vec![0; nodes]),
         })
     }
 
@@ -163,13 +166,15 @@ impl Scheduler {
         let (spares, slaves): (Vec<_>, Vec<_>) = slaves.partition(|(node, _)| self.tier.is_idle_spare(*node));
         let interval = self.tier.options.spare_read_interval;
         let warms = interval > 0 && self.reads.get() % interval == interval - 1;
-        let chosen = choose(if warms && !spares.is_empty() { &spares } else { &slaves }, version);
+        let candidates = if warms && !spares.is_empty() { &spares } else { &slaves };
+        let chosen = choose(candidates, version, self.tier.options.read_versions);
         chosen.or(master).or_else(|| (0..loads.len()).find(|node| self.tier.serves(*node)))
     }
 
     fn count(self: &Rc<Scheduler>, node: usize, work: Work, version: Version) -> Option<Counted> {
         let Work::Reads { key } = work else { return None };
         self.reads.set(self.reads.get() + 1);
+        self.reads_of.borrow_mut()[node] += 1;
         let estimate_us = self.estimates.borrow().of(key);
         self.loads.borrow_mut()[node].begin(version, estimate_us);
         Some(Counted { scheduler: self.clone(), node, version, key, estimate_us, began: Instant::now() })
@@ -193,6 +198,11 @@ impl Scheduler {
     /// Ends the statement that a session runs at a node. Completes when the node has taken the order, or cannot be reached.
     pub(super) async fn cancel(&self, node: usize, session: u64) {
         self.controls.cancel(&self.tier, node, session).await;
+    }
+
+    /// Reads that were sent to the node, those that it has aborted included.
+    pub(super) fn reads_of(&self, node: usize) -> u64 {
+        self.reads_of.borrow()[node]
     }
 
     /// Reads of sessions that run at the node now.

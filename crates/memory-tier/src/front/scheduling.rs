@@ -5,8 +5,8 @@ use crate::message::Version;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// Largest numbers of different versions at a slave that are looked for, in this order.
-const DISTINCT: [usize; 2] = [2, 3];
+/// The paper's limit of different versions at a slave.
+pub const READ_VERSIONS: usize = 3;
 /// Estimate of a statement that was not run yet, in microseconds.
 const FIRST_ESTIMATE_US: u64 = 200;
 /// Statements whose times are kept. When there are more all are forgotten.
@@ -55,16 +55,16 @@ impl Load {
 }
 
 /// The slave for a read at this version, among the candidates: one where the version is read already; else one that then makes
-/// two versions at most, idle ones included; else three; else any. Among equals the one with the shortest estimated work.
-pub(super) fn choose(candidates: &[(usize, &Load)], version: Version) -> Option<usize> {
+/// two versions at most, idle ones included; else three, and so on up to `most`; else any. With `most` 0 any at once. Among
+/// equals the one with the shortest estimated work.
+pub(super) fn choose(candidates: &[(usize, &Load)], version: Version, most: usize) -> Option<usize> {
     let shortest = |fits: &dyn Fn(&Load) -> bool| {
         let fitting = candidates.iter().filter(|(_, load)| fits(load));
         fitting.min_by_key(|(_, load)| (load.pending_us, load.transactions())).map(|(node, _)| *node)
     };
-    let mut limits = DISTINCT.iter().map(|&limit| shortest(&|load| load.distinct_with(version) <= limit));
-    shortest(&|load| load.has(version))
-        .or_else(|| limits.find_map(|found| found))
-        .or_else(|| shortest(&|_| true))
+    let mut limits = (2..=most).map(|limit| shortest(&|load| load.distinct_with(version) <= limit));
+    let same = if most > 0 { shortest(&|load| load.has(version)) } else { None };
+    same.or_else(|| limits.find_map(|found| found)).or_else(|| shortest(&|_| true))
 }
 
 /// Times of statements, by a hash of their text: a moving average each.
@@ -97,7 +97,20 @@ mod tests {
     }
 
     fn chosen(loads: &[Load], version: Version) -> Option<usize> {
-        choose(&loads.iter().enumerate().collect::<Vec<_>>(), version)
+        chosen_of(loads, version, READ_VERSIONS)
+    }
+
+    fn chosen_of(loads: &[Load], version: Version, most: usize) -> Option<usize> {
+        choose(&loads.iter().enumerate().collect::<Vec<_>>(), version, most)
+    }
+
+    #[test]
+    fn fewer_versions_are_looked_for_on_request() {
+        let loads = [load(&[(7, 1)], 900), load(&[(5, 1)], 500), load(&[(5, 1), (6, 1)], 10)];
+        let by_limit = [0, 1, 2, 3].map(|most| chosen_of(&loads, 7, most));
+        assert_eq!(by_limit, [Some(2), Some(0), Some(0), Some(0)], "by work alone, or the same version");
+        let by_limit = [0, 1, 2, 3].map(|most| chosen_of(&loads, 8, most));
+        assert_eq!(by_limit, [Some(2), Some(2), Some(1), Some(1)], "two versions before less work");
     }
 
     #[test]

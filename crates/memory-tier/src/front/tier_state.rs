@@ -63,6 +63,8 @@ pub struct Options {
     pub limits: Limits,
     /// One read in so many runs at a spare, to keep it warm; 0: none.
     pub spare_read_interval: u64,
+    /// Different versions at one slave up to which reads are placed by their version; 0: by load alone.
+    pub read_versions: usize,
 }
 
 /// A node as the front knows it.

@@ -116,6 +116,7 @@ fn member_that_stands_still_leaves_the_acknowledgement_and_comes_back() {
         database: "postgres".to_owned(),
         limits: Limits::default(),
         spare_read_interval: 0,
+        read_versions: memory_tier::front::READ_VERSIONS,
     }));
     let folder = std::env::temp_dir().join(format!("stalled-member-{}", std::process::id()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
