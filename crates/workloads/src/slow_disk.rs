@@ -1,5 +1,6 @@
 //! A slow disk: a small C library (`shim/slow_disk.c`) that makes fsync and fdatasync of any program take longer, by a
-//! delay that may change while the program runs. With 8 ms the disks of the papers come back, and group commit shows.
+//! delay that may change while the program runs. With 8 ms the disks of the papers come back, and group commit shows. The file
+//! that `SLOW_READS_FILE` names has the same for reads that seek (`shim/slow_reads.c`): data that do not fit into memory.
 //!
 //! PostgreSQL must sync by one of those calls: `wal_sync_method = fdatasync` is its choice on Linux. Processes that it
 //! starts inherit the environment.
@@ -11,13 +12,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const SOURCE: &str = include_str!("../shim/slow_disk.c");
+/// Names and texts of the library's sources.
+const SOURCES: [(&str, &str); 2] = [
+    ("slow_disk.c", include_str!("../shim/slow_disk.c")),
+    ("slow_reads.c", include_str!("../shim/slow_reads.c")),
+];
 
 /// The compiled library and the file with the delay, in a folder of their own.
 #[derive(Debug)]
 pub struct SlowDisk {
     library: PathBuf,
     delay: PathBuf,
+    read_delay: PathBuf,
 }
 
 impl SlowDisk {
@@ -28,15 +34,22 @@ impl SlowDisk {
     /// There is no compiler, or the folder cannot be written.
     pub fn build(folder: &Path, compiler: Option<&str>) -> Result<SlowDisk, Error> {
         let failed = |path: &Path, error| Error::File(path.display().to_string(), error);
-        let source = folder.join("slow_disk.c");
-        let slow = SlowDisk { library: folder.join("slow_disk.so"), delay: folder.join("delay_ms") };
+        let slow = SlowDisk {
+            library: folder.join("slow_disk.so"),
+            delay: folder.join("delay_ms"),
+            read_delay: folder.join("read_delay_ms"),
+        };
         fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-        fs::write(&source, SOURCE).map_err(|error| failed(&source, error))?;
+        let sources = SOURCES.map(|(name, text)| (folder.join(name), text));
+        for (source, text) in &sources {
+            fs::write(source, text).map_err(|error| failed(source, error))?;
+        }
         let compiler = compiler.unwrap_or("cc");
         let complain = |problem: String| Error::Program { name: compiler.to_owned(), problem };
         let output = Command::new(compiler)
             .args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"])
-            .args([&slow.library, &source])
+            .arg(&slow.library)
+            .args(sources.iter().map(|(source, _)| source))
             .arg("-ldl")
             .output()
             .map_err(|error| complain(error.to_string()))?;
@@ -44,7 +57,8 @@ impl SlowDisk {
             return Err(complain(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
         slow.set(Duration::ZERO)?;
-        for (path, mode) in [(&slow.library, 0o755), (&slow.delay, 0o644)] {
+        fs::write(&slow.read_delay, "0").map_err(|error| failed(&slow.read_delay, error))?;
+        for (path, mode) in [(&slow.library, 0o755), (&slow.delay, 0o644), (&slow.read_delay, 0o644)] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode))
                 .map_err(|error| failed(path, error))?;
         }
@@ -55,7 +69,12 @@ impl SlowDisk {
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.display().to_string();
-        vec![("LD_PRELOAD".to_owned(), text(&self.library)), ("SLOW_DISK_FILE".to_owned(), text(&self.delay))]
+        let variables = [
+            ("LD_PRELOAD", text(&self.library)),
+            ("SLOW_DISK_FILE", text(&self.delay)),
+            ("SLOW_READS_FILE", text(&self.read_delay)),
+        ];
+        variables.map(|(name, value)| (name.to_owned(), value)).to_vec()
     }
 
     /// From now on every fsync takes so much longer.

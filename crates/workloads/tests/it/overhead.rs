@@ -108,3 +108,31 @@ fn the_slow_disk_delays_each_sync() {
     assert!(error.starts_with("no-such-compiler: "), "{error}");
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
+
+/// Of three reads, the second one goes on where the first has ended.
+#[test]
+fn the_slow_disk_delays_each_read_that_seeks() {
+    let folder = std::env::temp_dir().join(format!("consort-slow-reads-{}", std::process::id()));
+    let disk = SlowDisk::build(&folder, None).expect("a compiler");
+    let (source, program, file) = (folder.join("reads.c"), folder.join("reads"), folder.join("file"));
+    let text = "#include <fcntl.h>\n#include <unistd.h>\nint main(int n, char **a) { char b; \
+                int f = open(a[1], O_RDONLY); \
+                return pread(f, &b, 1, 0) + pread(f, &b, 1, 1) + pread(f, &b, 1, 100) - 3; }";
+    std::fs::write(&source, text).expect("a program");
+    std::fs::write(&file, [0; 200]).expect("a file");
+    let compiled = std::process::Command::new("cc").arg("-o").args([&program, &source]).status();
+    assert!(compiled.expect("a compiler").success());
+    let reads = |delay_ms: &str| {
+        let variables = disk.environment();
+        let (_, delay) = variables.iter().find(|(name, _)| name == "SLOW_READS_FILE").expect("a file");
+        std::fs::write(delay, delay_ms).expect("a delay");
+        let began = Instant::now();
+        let status = std::process::Command::new(&program).arg(&file).envs(variables).status();
+        assert!(status.expect("it runs").success());
+        began.elapsed()
+    };
+    let slow = (0..3).map(|_| reads("200")).min().expect("three times");
+    assert!((Duration::from_millis(400)..Duration::from_millis(600)).contains(&slow), "{slow:?}");
+    assert!((0..3).map(|_| reads("0")).min().expect("three times") < Duration::from_millis(200));
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
