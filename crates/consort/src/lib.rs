@@ -33,7 +33,7 @@ mod seed;
 pub mod serve;
 pub mod settings_file;
 mod status;
-mod tier;
+pub mod tier;
 pub mod up;
 mod verify;
 

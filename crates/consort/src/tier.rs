@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use memory_tier::node::Policy;
+use rustix::process::Pid;
 
 use crate::core_files::CoreFiles;
 use crate::daemon::{self, READY};
@@ -21,6 +22,8 @@ use crate::logging;
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// Size of the secret, in bytes.
 const SECRET: usize = 32;
+/// The file with the secret, in the folder of `consort up`.
+pub const SECRET_FILE: &str = "tier.secret";
 
 /// Run a node of an in-memory tier
 ///
@@ -28,7 +31,7 @@ const SECRET: usize = 32;
 /// database in its memory, and learns from Consort whether it is the master.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub struct Options {
     /// Directory of the node's address and process number
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -52,9 +55,10 @@ pub(crate) struct Options {
 }
 
 /// Versions of a page that a node keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum PageVersions {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PageVersions {
     /// All that readers need
+    #[default]
     Keep,
     /// One: a read of an older version is aborted, and runs again
     Single,
@@ -66,7 +70,7 @@ Examples:
   consort tier-node --dir ./node1 --secret-file tier.secret --listen 127.0.0.1:7001";
 
 /// Serves until it is ended. All that it holds is lost then.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub fn run(options: &Options) -> Result<(), Failure> {
     if options.detached {
         rustix::process::setsid().map_err(std::io::Error::from)?;
     }
@@ -124,7 +128,7 @@ impl Place {
 }
 
 /// The nodes of a folder of `consort up`.
-pub(crate) struct Nodes {
+pub struct Nodes {
     places: Vec<(String, Place)>,
     /// Places of the nodes that were started now.
     started: Vec<usize>,
@@ -136,7 +140,7 @@ impl Nodes {
     }
 
     /// The nodes that were made there, if there are any.
-    pub(crate) fn of(home: &Home) -> Option<Nodes> {
+    pub fn of(home: &Home) -> Option<Nodes> {
         let count =
             (1..).take_while(|number| Nodes::folder(home).join(format!("node{number}")).is_dir()).count();
         let places = (1..=count).map(|number| {
@@ -152,7 +156,11 @@ impl Nodes {
     }
 
     /// Starts those that do not run; so many there are at least.
-    pub(crate) fn start(home: &Home, count: usize, secret_file: &Path) -> Result<Nodes, Failure> {
+    ///
+    /// # Errors
+    /// A node does not start: its log's last lines.
+    pub fn start(home: &Home, count: usize, page_versions: PageVersions) -> Result<Nodes, Failure> {
+        let secret_file = &home.folder().join(SECRET_FILE);
         for number in 1..=count {
             make_folder(&Nodes::folder(home).join(format!("node{number}")))?;
         }
@@ -167,6 +175,9 @@ impl Nodes {
             let mut node = Command::new(std::env::current_exe()?);
             node.args(["tier-node", "--detached", "--dir"]).arg(&place.folder);
             node.arg("--secret-file").arg(secret_file);
+            if page_versions == PageVersions::Single {
+                node.args(["--page-versions", "single"]);
+            }
             let started = daemon::spawn(node, &place.folder.join("log"), name);
             nodes.started.push(at);
             started.inspect_err(|_| nodes.stop_what_it_started())?;
@@ -174,8 +185,13 @@ impl Nodes {
         Ok(nodes)
     }
 
+    /// Names of the nodes, and the processes of those that run.
+    pub fn processes(&self) -> impl Iterator<Item = (&str, Option<Pid>)> {
+        self.places.iter().map(|(name, place)| (name.as_str(), home::holder(&place.pid_file())))
+    }
+
     /// Names and addresses.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&str, SocketAddr)> {
+    pub fn addresses(&self) -> impl Iterator<Item = (&str, SocketAddr)> {
         self.places.iter().filter_map(|(name, place)| Some((name.as_str(), place.address()?)))
     }
 

@@ -15,7 +15,7 @@ use crate::core_files::CoreFiles;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::settings_file::{SettingsFile, quoted};
-use crate::tier::Nodes;
+use crate::tier::{Nodes, PageVersions, SECRET_FILE};
 use crate::{daemon, import_tier, serve};
 
 /// A new cluster has this many standbys; replicas, if its design reads there alone.
@@ -23,9 +23,6 @@ const READ_NODES: usize = 2;
 
 /// A new cluster whose nodes all take writes has this many.
 const NODES: usize = 3;
-
-/// The file with the secret of a tier's nodes.
-const SECRET: &str = "tier.secret";
 
 /// Folder of the store of a key-value design.
 const STORE: &str = "store";
@@ -151,6 +148,11 @@ impl Options {
     /// With PostgreSQL's programs in this folder.
     pub fn with_programs(self, folder: Option<&Path>) -> Self {
         Self { postgres_bin: folder.map(Path::to_owned), ..self }
+    }
+
+    /// With so many nodes of one kind, spares besides them.
+    pub fn with_nodes(self, nodes: usize, spares: usize) -> Self {
+        Self { nodes: Some(nodes), spares: Some(spares), ..self }
     }
 
     /// Without standbys.
@@ -360,7 +362,7 @@ fn tier(
     if spares != before {
         file.set("tier_spares", &spares.to_string());
     }
-    let nodes = Nodes::start(home, wanted, &home.folder().join(SECRET))?;
+    let nodes = Nodes::start(home, wanted, PageVersions::Keep)?;
     let text = file.with_tier(nodes.addresses());
     let written = Config::parse(&text, &home.config_file()).map_err(Failure::from);
     let written = written.and_then(|config| home.replace_config(&text).map(|()| config));
@@ -586,7 +588,7 @@ fn settings(file: &mut SettingsFile, options: &Options, writers: Writers) {
         file.set_at_first("dump_dir", &quoted("dumps"));
     }
     if is_tier(file.get("design").unwrap_or_default().trim_matches('"')) {
-        file.set_at_first("tier_secret_file", &quoted(SECRET));
+        file.set_at_first("tier_secret_file", &quoted(SECRET_FILE));
     }
     file.set_at_first("auth_type", "\"trust\"");
     if !is_trusted(file) {

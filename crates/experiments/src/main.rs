@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use consort::failure::Failure;
 use consort::runtime;
-use consort::{down, serve, up};
+use consort::{down, serve, tier, up};
 
 /// Measure any PostgreSQL server or proxy: stale reads, proxy overhead, checked histories, workloads
 ///
@@ -39,6 +39,8 @@ enum Command {
     Down(down::Options),
     #[command(hide = true)]
     Serve(serve::Options),
+    #[command(hide = true)]
+    TierNode(tier::Options),
 }
 
 const EXAMPLES: &str = "\
@@ -63,6 +65,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Up(options) => up::run(options),
         Command::Down(options) => down::run(options),
         Command::Serve(options) => serve::run(options),
+        Command::TierNode(options) => tier::run(options),
     }
 }
 

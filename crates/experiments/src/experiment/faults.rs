@@ -27,6 +27,10 @@ pub(super) struct Recovery {
     pub(super) caught_up_s: Option<f64>,
     /// First estimate of the recovery time, in proportion to the time that it took from then on.
     pub(super) estimated: Option<f64>,
+    /// Until a tier in memory had another master, since the end of the one before.
+    pub(super) master_s: Option<f64>,
+    /// The part of a tier's reads that were sent to spares before the fault.
+    pub(super) spare_reads: Option<f64>,
 }
 
 /// A smaller backlog than this is not worth an estimate.
@@ -41,6 +45,9 @@ pub(super) async fn strike(
     let (Some(fault), Ok(())) = (&which.experiment.fault, began.await) else { return Ok(None) };
     let until = Instant::now() + which.experiment.warm_up() + which.experiment.time();
     tokio::time::sleep(Duration::from_secs(fault.at_s)).await;
+    if let (Some(tier), Some(console)) = (ground.tier(), ground.tier_console()) {
+        return Ok(Some(tier.strike(fault, &console, &ground.machines, until).await?));
+    }
     let struck: Vec<String> = match &fault.node {
         Some(name) => vec![name.clone()],
         None => ground.fed(which.setup).map(|node| node.name().to_owned()).collect(),

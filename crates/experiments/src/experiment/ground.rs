@@ -17,6 +17,7 @@ use super::peers;
 use super::pgpool::Pgpool;
 use super::point::{NodeUse, Verified};
 use super::table::{Experiment, Kind, Setup};
+use super::tier::{self, Tier};
 use consort::failure::Failure;
 use consort::home::Home;
 use consort::settings_file::{SettingsFile, quoted};
@@ -38,11 +39,14 @@ const PLAIN: &str = "plain";
 /// The database of what runs through it.
 pub(super) const SERVED: &str = "postgres";
 
+/// The servers' `shared_buffers`, unless a setup has others: the data of every experiment fit into it.
+const BUFFERS: &str = "64MB";
+
 /// Further server settings: little memory each, and a server log that does not grow. Autovacuum would begin
 /// once a minute, at all of them at once, take half of so small a machine for ten seconds, and meet some
 /// points and not others.
 const SETTINGS: [(&str, &str); 5] = [
-    ("shared_buffers", "64MB"),
+    ("shared_buffers", BUFFERS),
     ("max_wal_size", "160MB"),
     ("max_slot_wal_keep_size", "2GB"),
     ("autovacuum", "off"),
@@ -56,6 +60,8 @@ const PROOF_LIMIT: &str = "50ms";
 /// The machines, by what is on them.
 pub(super) struct Machines {
     nodes: Vec<SmallMachine>,
+    /// Those of a tier in memory.
+    tier: Vec<SmallMachine>,
     consort: SmallMachine,
     /// The primary's name.
     primary: String,
@@ -65,10 +71,29 @@ pub(super) struct Machines {
 }
 
 impl Machines {
+    fn all(&self) -> impl Iterator<Item = &SmallMachine> {
+        self.nodes.iter().chain(&self.tier).chain([&self.consort])
+    }
+
+    /// Consort's.
+    pub(super) fn consort(&self) -> &SmallMachine {
+        &self.consort
+    }
+
+    /// Whether the machine has to do with the setup: PostgreSQL's servers stand still while a tier in memory works, and so do
+    /// the tier's nodes for other setups.
+    pub(super) fn works_for(&self, setup: &Setup, name: &str) -> bool {
+        name == self.consort.name() || self.of_tier(name).is_some() == setup.is_memory_tier()
+    }
+
+    /// That of a node of a tier in memory.
+    pub(super) fn of_tier(&self, name: &str) -> Option<&SmallMachine> {
+        self.tier.iter().find(|machine| machine.name() == name)
+    }
+
     /// From now on each has its quota.
     pub(super) fn limit(&self) -> Result<(), postgres::Error> {
-        let mut all = self.nodes.iter().chain([&self.consort]);
-        all.try_for_each(|machine| machine.limit(self.quota(machine.name())))
+        self.all().try_for_each(|machine| machine.limit(self.quota(machine.name())))
     }
 
     /// In hundredths of a core, if there is one.
@@ -82,13 +107,12 @@ impl Machines {
 
     /// From now on each has as much as there is.
     pub(super) fn lift(&self) -> Result<(), postgres::Error> {
-        self.nodes.iter().chain([&self.consort]).try_for_each(|machine| machine.limit(None))
+        self.all().try_for_each(|machine| machine.limit(None))
     }
 
     /// Usage of each server since it was made.
     pub(super) fn used(&self) -> Result<BTreeMap<String, Duration>, postgres::Error> {
-        let all = self.nodes.iter().chain([&self.consort]);
-        all.map(|machine| Ok((machine.name().to_owned(), machine.used()?))).collect()
+        self.all().map(|machine| Ok((machine.name().to_owned(), machine.used()?))).collect()
     }
 
     /// Use between two counts in so much time, as part of a core and of the quota.
@@ -118,6 +142,10 @@ pub(super) struct Ground {
     /// The setup that Consort or the relay runs for.
     serves: Option<Setup>,
     relay: Option<Pgpool>,
+    /// Tier of the setup, if its data are in memory.
+    tier: Option<Tier>,
+    /// The primary's `shared_buffers`.
+    buffers: String,
     /// The last to go: it takes with it what is still there.
     _all: SmallMachines,
 }
@@ -140,8 +168,10 @@ impl Ground {
         let mut progress = |step: &str| eprintln!("{}: {step} ..", experiment.name);
         let cluster = Cluster::create(&Programs::find()?, &folder, &options, &mut progress)?;
         let nodes = cluster.nodes().iter().map(|node| all.add(node.name())).collect::<Result<_, _>>()?;
+        let tier = (1..=experiment.most_tier_nodes()).map(|number| all.add(&tier::machine_name(number)));
         let machines = Machines {
             nodes,
+            tier: tier.collect::<Result<_, _>>()?,
             consort: all.add("consort")?,
             primary: cluster.primary().name().to_owned(),
             primary_percent: experiment.primary_percent.unwrap_or(experiment.node_percent),
@@ -156,6 +186,8 @@ impl Ground {
             port: free_port()?,
             serves: None,
             relay: None,
+            tier: None,
+            buffers: BUFFERS.to_owned(),
             _all: all,
         };
         ground.cluster.nodes().iter().try_for_each(|node| settle(&ground.machines, node))?;
@@ -169,6 +201,13 @@ impl Ground {
             return Ok(());
         }
         self.rest()?;
+        if setup.is_memory_tier() {
+            let folder = self.home.folder().join("memory");
+            self.tier = Some(Tier::start(setup, &folder, self.port, &self.machines)?);
+            self.serves = Some(setup.clone());
+            return Ok(());
+        }
+        self.set_buffers(setup.buffers.as_deref().unwrap_or(BUFFERS))?;
         if setup.relay.is_some() {
             let nodes: Vec<&Node> = self.nodes_of(setup).collect();
             let mut relay = Pgpool::start(self.home.folder(), self.port, &nodes)?;
@@ -190,8 +229,23 @@ impl Ground {
         Ok(())
     }
 
+    /// Gives the primary so many buffers.
+    fn set_buffers(&mut self, buffers: &str) -> Result<(), Failure> {
+        if self.buffers != buffers {
+            let primary = self.cluster.primary();
+            primary.set("shared_buffers", buffers)?;
+            primary.stop(local_cluster::Stop::Fast)?;
+            start_again(&self.machines, primary)?;
+            buffers.clone_into(&mut self.buffers);
+        }
+        Ok(())
+    }
+
     /// Stops the proxy in front of the servers.
     pub(super) fn rest(&mut self) -> Result<(), Failure> {
+        if self.tier.take().is_some() {
+            self.serves = None;
+        }
         if self.serves.take().is_some_and(|setup| setup.design.is_some()) {
             down::stop_consort(&self.home)?;
         }
@@ -260,6 +314,10 @@ impl Ground {
     /// Address for the checks afterwards, if not the clients': nothing may be old there.
     pub(super) fn check_url(&self) -> Option<String> {
         let setup = self.serves.as_ref()?;
+        if self.tier.is_some() {
+            // Every read of it is the newest.
+            return None;
+        }
         let past = || self.primary_url(setup);
         let through = || format!("{}?options=-c%20consort.consistency%3Dprimary", self.url());
         Some(if setup.relay.is_some() { past() } else { through() })
@@ -267,9 +325,25 @@ impl Ground {
 
     /// Address of the console, if Consort runs and may read at replicas.
     pub(super) fn console(&self) -> Option<String> {
-        let consort =
-            self.serves.as_ref().is_some_and(|setup| setup.design.is_some() && !setup.is_certified());
-        consort.then(|| format!("postgres://postgres@127.0.0.1:{}/consort", self.port))
+        let consort = self
+            .serves
+            .as_ref()
+            .is_some_and(|setup| setup.design.is_some() && !setup.is_certified() && !setup.is_memory_tier());
+        consort.then(|| self.any_console())
+    }
+
+    /// Address of the console of the tier that serves, if one does.
+    pub(super) fn tier_console(&self) -> Option<String> {
+        self.tier.is_some().then(|| self.any_console())
+    }
+
+    fn any_console(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/consort", self.port)
+    }
+
+    /// The tier in memory of the setup that is served.
+    pub(super) fn tier(&self) -> Option<&Tier> {
+        self.tier.as_ref()
     }
 
     /// Waits until Consort serves with all servers of the setup, and until replicas that it feeds have all that there is.
@@ -290,6 +364,9 @@ impl Ground {
         Session::open(&self.url(), Protocol::Simple).await.map_err(said)?.close().await;
         if let Some(nodes) = self.peers() {
             return peers::are_equal(&nodes);
+        }
+        if let (Some(console), Some(setup)) = (self.tier_console(), &self.serves) {
+            return tier::is_whole(&console, setup).await;
         }
         let Some(console) = self.console() else { return self.standbys_have_all() };
         let session = Session::open(&console, Protocol::Simple).await.map_err(said)?;
@@ -338,6 +415,9 @@ impl Ground {
 
     /// Tidies up what was loaded.
     pub(super) fn vacuum_primary(&self, setup: &Setup) -> Result<(), Failure> {
+        if setup.is_memory_tier() {
+            return Ok(());
+        }
         tidy_up(self.cluster.primary(), database(setup))
     }
 
@@ -353,6 +433,9 @@ impl Ground {
         if let Some(nodes) = self.peers() {
             peers::compare(&nodes, &mut verified)?;
             return Ok(verified);
+        }
+        if let (Some(tier), Some(console)) = (&self.tier, self.tier_console()) {
+            return tier.verify(&console).await;
         }
         let fed = self.kind == Kind::Fed && self.serves.as_ref().is_some_and(|setup| setup.replicas > 0);
         let Some(console) = self.console().filter(|_| fed) else { return Ok(verified) };
@@ -371,12 +454,15 @@ impl Ground {
 
     /// Starts again what was killed.
     pub(super) fn heal(&self) -> Result<(), Failure> {
+        if let Some(tier) = &self.tier {
+            return tier.start_nodes(&self.machines);
+        }
         self.cluster.nodes().iter().try_for_each(|node| start_again(&self.machines, node))
     }
 
     /// Consort's log, for the results.
     pub(super) fn log(&self) -> PathBuf {
-        self.home.log_file()
+        self.tier.as_ref().map_or_else(|| self.home.log_file(), Tier::log)
     }
 }
 
@@ -417,7 +503,7 @@ impl Drop for Ground {
     fn drop(&mut self) {
         // A process that cannot be ended politely ends with its machine.
         let _ = self.machines.lift();
-        self.relay = None;
+        (self.relay, self.tier) = (None, None);
         let _ = down::stop_everything(&self.home);
     }
 }

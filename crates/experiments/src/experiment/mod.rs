@@ -17,6 +17,7 @@ mod point;
 mod results;
 mod slow_disk;
 mod table;
+mod tier;
 mod verdict;
 
 use std::path::PathBuf;
@@ -102,7 +103,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let chosen = chosen(&all, options)?;
     let mut loads = chosen.iter().flat_map(|experiment| &experiment.load);
-    if loads.any(|load| load.disk_ms > 0) && !slow_disk::is_here() {
+    let mut setups = chosen.iter().flat_map(|experiment| &experiment.setup);
+    let is_slow = loads.any(|load| load.disk_ms > 0) || setups.any(|setup| setup.read_ms > 0);
+    if is_slow && !slow_disk::is_here() {
         return slow_disk::again();
     }
     let pen = Pen::find().map_err(|error| Failure::new(error.to_string()))?;

@@ -16,7 +16,9 @@ use workloads::workload::Report;
 use super::busy::Busy;
 use super::faults::{self, Recovery};
 use super::ground::{Ground, Machines};
+use super::slow_disk;
 use super::table::{Experiment, Load, Setup};
+use super::tier;
 use consort::failure::Failure;
 
 /// A single measurement.
@@ -37,6 +39,8 @@ pub(super) struct Point {
     pub(super) recovery: Option<Recovery>,
     /// True if reads there may be old: then they may miss rows.
     pub(super) may_be_old: bool,
+    /// Counts of a tier in memory while clients ran.
+    pub(super) tier: Option<tier::Counts>,
 }
 
 /// The processor time of a node.
@@ -64,6 +68,11 @@ impl Point {
     /// Part of its quota that the busiest node used.
     pub(super) fn busiest(&self) -> f64 {
         self.nodes.values().filter_map(|node| node.of_its_quota).fold(0.0, f64::max)
+    }
+
+    /// Usage of the node that stands for the primary: of a tier in memory, the one that is its master at first.
+    pub(super) fn primary(&self) -> Option<&NodeUse> {
+        self.nodes.get("primary").or_else(|| self.nodes.get(&tier::machine_name(1)))
     }
 
     /// Errors of the data afterwards, in words.
@@ -118,7 +127,9 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     ground.vacuum_replicas(setup)?;
     ground.wait_ready().await?;
 
-    let meter = Rc::new(RefCell::new(Meter::new(&ground.machines)));
+    let meter = Rc::new(RefCell::new(Meter::new(&ground.machines, setup.read_ms)));
+    let console = ground.tier_console();
+    let before = tier_counts(console.as_deref()).await?;
     let ((strikes, struck), (limits, limited)) = (oneshot::channel(), oneshot::channel());
     let mut progress = watched(&meter, vec![strikes, limits]);
     let measured = with(ground, &ground.url(), experiment.time(), true)?;
@@ -129,14 +140,35 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     let (report, (), struck) = tokio::join!(running, limited, struck);
     ground.machines.lift()?;
     let (report, recovery) = (report.map_err(crate::failed)?, struck?);
-    let (nodes, machine_busy) = meter.borrow_mut().result()?;
+    let (mut nodes, machine_busy) = meter.borrow_mut().result()?;
+    let machines = ground.machines.clone();
+    nodes.retain(|name, _| machines.works_for(setup, name));
 
+    let tier = tier_counts(console.as_deref()).await?.map(|now| now.since(before.unwrap_or_default()));
     ground.heal()?;
     ground.wait_ready().await?;
     let verified = ground.verify().await?;
     let may_be_old = setup.may_be_old();
     let (setup, load) = (setup.name.clone(), load.name.clone());
-    Ok(Point { round: *round, setup, load, report, nodes, machine_busy, verified, recovery, may_be_old })
+    Ok(Point {
+        round: *round,
+        setup,
+        load,
+        report,
+        nodes,
+        machine_busy,
+        verified,
+        recovery,
+        may_be_old,
+        tier,
+    })
+}
+
+async fn tier_counts(console: Option<&str>) -> Result<Option<tier::Counts>, Failure> {
+    match console {
+        Some(console) => tier::counts(console).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Tells when the clients begin; quotas and counts end with them.
@@ -162,6 +194,8 @@ async fn limit(meter: &RefCell<Meter>, after: Duration, began: oneshot::Receiver
 /// Meter of the machines' usage while clients run.
 struct Meter {
     machines: Arc<Machines>,
+    /// Milliseconds by which reads of the disk take longer.
+    read_ms: u64,
     began: Option<(Count, Instant)>,
     result: Result<Used, postgres::Error>,
 }
@@ -174,13 +208,15 @@ struct Count {
 }
 
 impl Meter {
-    fn new(machines: &Arc<Machines>) -> Self {
+    fn new(machines: &Arc<Machines>, read_ms: u64) -> Self {
         let result = Err(postgres::Error::Setup("the clients never ran".to_owned()));
-        Self { machines: machines.clone(), began: None, result }
+        Self { machines: machines.clone(), read_ms, began: None, result }
     }
 
     fn begin(&mut self) {
-        let counted = self.machines.limit().and_then(|()| count(&self.machines));
+        let slow = slow_disk::set_reads(self.read_ms);
+        let slow = slow.map_err(|error| postgres::Error::Setup(format!("reads cannot be delayed: {error}")));
+        let counted = slow.and_then(|()| self.machines.limit()).and_then(|()| count(&self.machines));
         match counted {
             Ok(count) => self.began = Some((count, Instant::now())),
             Err(error) => self.result = Err(error),
@@ -190,6 +226,8 @@ impl Meter {
     fn end(&mut self) {
         let Some((before, since)) = self.began.take() else { return };
         let time = since.elapsed();
+        // A file that could be written before can be written now.
+        let _ = slow_disk::set_reads(0);
         self.result = count(&self.machines).and_then(|after| {
             self.machines.lift()?;
             let nodes = self.machines.between(&before.used, &after.used, time);

@@ -109,7 +109,7 @@ pub(super) fn lines(points: &[Point]) -> Table {
             all.failed.to_string(),
             all.retries.to_string(),
             point.report.served.as_ref().map_or_else(|| "-".to_owned(), |served| percent(served.at_standbys)),
-            cpu("primary"),
+            point.primary().map_or_else(|| "-".to_owned(), |node| format!("{:.4}", node.of_a_core)),
             format!("{:.3}", point.busiest()),
             cpu("consort"),
             format!("{:.3}", point.machine_busy),
@@ -151,9 +151,8 @@ pub(super) fn summary(experiment: &Experiment, points: &[Point]) -> Table {
                 let spread = Spread::of(its.iter().map(|point| figure(point)));
                 spread.map_or_else(|| "-".to_owned(), |spread| percent(spread.median))
             };
-            let of_quota = |point: &Point, name: &str| {
-                point.nodes.get(name).and_then(|node| node.of_its_quota).unwrap_or_default()
-            };
+            let primary =
+                |point: &Point| point.primary().and_then(|node| node.of_its_quota).unwrap_or_default();
             let served = its.iter().filter_map(|point| Some(point.report.served.as_ref()?.at_standbys));
             let at_replicas =
                 Spread::of(served).map_or_else(|| "-".to_owned(), |spread| percent(spread.median));
@@ -170,7 +169,7 @@ pub(super) fn summary(experiment: &Experiment, points: &[Point]) -> Table {
                 spread(&|point| point.report.all.mean_us as f64 / 1000.0, 1),
                 its.iter().map(|point| point.report.all.failed).sum::<u64>().to_string(),
                 at_replicas,
-                part(&|point| of_quota(point, "primary")),
+                part(&primary),
                 part(&Point::busiest),
                 part(&|point| point.nodes.get("consort").map_or(0.0, |node| node.of_a_core)),
                 part(&|point| point.machine_busy),

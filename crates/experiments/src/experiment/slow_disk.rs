@@ -11,6 +11,9 @@ use workloads::slow_disk::SlowDisk;
 /// Names the file with the delay; the library reads it at each sync.
 const FILE: &str = "SLOW_DISK_FILE";
 
+/// The same for reads.
+const READS_FILE: &str = "SLOW_READS_FILE";
+
 /// Whether this process has the library.
 pub(super) fn is_here() -> bool {
     std::env::var_os(FILE).is_some()
@@ -36,4 +39,10 @@ pub(super) fn set(milliseconds: u64) -> Result<(), Failure> {
     let Some(file) = std::env::var_os(FILE) else { return Ok(()) };
     let delay = Duration::from_millis(milliseconds).as_millis();
     Ok(std::fs::write(file, delay.to_string())?)
+}
+
+/// From now on each read that seeks takes so many milliseconds longer, if the library is there.
+pub(super) fn set_reads(milliseconds: u64) -> std::io::Result<()> {
+    let Some(file) = std::env::var_os(READS_FILE) else { return Ok(()) };
+    std::fs::write(file, milliseconds.to_string())
 }

@@ -165,6 +165,17 @@ pub(super) struct Setup {
     /// Number of replicas besides the primary.
     #[serde(default)]
     pub(super) replicas: usize,
+    /// Spares of a tier in memory, besides its master and its slaves.
+    #[serde(default)]
+    pub(super) spares: usize,
+    /// The nodes of a tier in memory keep a single version of each page.
+    #[serde(default)]
+    pub(super) single_version: bool,
+    /// `shared_buffers` of the primary, if the data do not fit into it.
+    pub(super) buffers: Option<String>,
+    /// Milliseconds of each read of a page from the disk that does not follow the one before in its file.
+    #[serde(default)]
+    pub(super) read_ms: u64,
     /// True if the quick form contains it.
     #[serde(default)]
     pub(super) quick: bool,
@@ -236,6 +247,12 @@ pub(super) enum Figure {
     CaughtUp,
     /// First estimate of that time, in proportion to the time that it took.
     Estimate,
+    /// The part of a tier's reads that nodes have aborted because of their version.
+    ReadsAborted,
+    /// The time from the end of a tier's master until there is another one, in seconds.
+    NewMaster,
+    /// The part of a tier's reads that spares have served.
+    SpareReads,
 }
 
 impl Figure {
@@ -253,6 +270,9 @@ impl Figure {
             Self::FirstRead => "seconds until the first read",
             Self::CaughtUp => "seconds until it has caught up",
             Self::Estimate => "estimate of the time to catch up, to the truth",
+            Self::ReadsAborted => "part of the reads that were aborted for their version",
+            Self::NewMaster => "seconds until another master",
+            Self::SpareReads => "part of the reads at spares",
         }
     }
 }
@@ -273,7 +293,13 @@ impl Experiment {
 
     /// Servers of its kind that are needed besides the primary.
     pub(super) fn most_replicas(&self) -> usize {
-        self.setup.iter().map(|setup| setup.replicas).max().unwrap_or(0)
+        let others = self.setup.iter().filter(|setup| !setup.is_memory_tier());
+        others.map(|setup| setup.replicas).max().unwrap_or(0)
+    }
+
+    /// Nodes of the largest tier in memory.
+    pub(super) fn most_tier_nodes(&self) -> usize {
+        self.setup.iter().map(Setup::tier_nodes).max().unwrap_or(0)
     }
 
     /// A short form that shows that it runs, and nothing else: some of the setups and loads, once, for seconds.
@@ -374,6 +400,17 @@ impl Setup {
         design.is_some_and(|design| design.is_certified())
     }
 
+    /// The data are in the memory of nodes.
+    pub(super) fn is_memory_tier(&self) -> bool {
+        let design = self.design.as_deref().and_then(|name| design::chosen(name).ok());
+        design.is_some_and(|design| design.is_memory_tier())
+    }
+
+    /// Nodes of its tier in memory: master, slaves and spares.
+    pub(super) fn tier_nodes(&self) -> usize {
+        if self.is_memory_tier() { 1 + self.replicas + self.spares } else { 0 }
+    }
+
     fn mistake(&self) -> Option<String> {
         if let Some(Err(refused)) = self.design.as_deref().map(design::chosen) {
             return Some(refused.to_string());
@@ -444,6 +481,8 @@ mod tests {
             let replicas = experiment.node_percent as usize * experiment.most_replicas();
             let primary = experiment.primary_percent.unwrap_or(experiment.node_percent) as usize;
             assert!(primary + replicas <= 70, "{}", experiment.name);
+            let tier = experiment.node_percent as usize * experiment.most_tier_nodes();
+            assert!(tier <= 70, "{}", experiment.name);
             assert!(experiment.warm_up() > SETTLING, "{}", experiment.name);
         }
     }

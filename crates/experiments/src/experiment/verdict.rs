@@ -75,6 +75,9 @@ pub(super) fn figure(of: Figure, point: &Point, part: Option<&Part>, experiment:
         Figure::FirstRead => point.recovery?.first_read_s.or(Some(f64::INFINITY)),
         Figure::CaughtUp => point.recovery?.caught_up_s.or(Some(f64::INFINITY)),
         Figure::Estimate => point.recovery?.estimated,
+        Figure::ReadsAborted => point.tier.map(|tier| tier.aborted as f64 / (tier.reads as f64).max(1.0)),
+        Figure::NewMaster => point.recovery?.master_s.or(Some(f64::INFINITY)),
+        Figure::SpareReads => point.recovery?.spare_reads,
     }
 }
 
@@ -214,8 +217,9 @@ mod tests {
             nodes: [("primary".to_owned(), NodeUse { of_a_core: 0.05, of_its_quota: Some(0.5) })].into(),
             machine_busy: 0.5,
             verified: Verified::default(),
-            recovery: Some(Recovery { first_read_s: Some(2.0), caught_up_s: None, estimated: None }),
+            recovery: Some(Recovery { first_read_s: Some(2.0), ..Recovery::default() }),
             may_be_old: false,
+            tier: None,
         }
     }
 
