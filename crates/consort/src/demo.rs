@@ -63,7 +63,8 @@ Examples:
   consort demo --time 30
   consort demo --delay 100
   consort demo --postgres-bin /opt/pg18/bin
-  consort demo --design base";
+  consort demo --design base
+  consort demo --design dmv";
 
 /// Runs and compares.
 pub fn run(options: &Options) -> Result<(), Failure> {
