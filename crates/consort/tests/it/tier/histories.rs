@@ -1,4 +1,4 @@
-//! Histories of clients of the tier under faults: strictly serializable. `TIER_SECONDS=600` goes on with other faults for so long.
+//! Histories of clients of the tier under faults: strictly serializable. `HISTORY_SECONDS=600` goes on with other faults for so long.
 
 use super::Tier;
 use crate::cut_network::Network;
@@ -120,7 +120,7 @@ fn fault(tier: &Tier, networks: &[Network], random: &mut fastrand::Rng) {
 /// Rounds of one history each, every second one with networks that are cut in place of nodes that are killed.
 #[test]
 fn histories_are_strictly_serializable_under_random_faults() {
-    let seconds = std::env::var("TIER_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let seconds = std::env::var("HISTORY_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let since = Instant::now();
     for seed in 0.. {
         let mut random = fastrand::Rng::with_seed(seed);
