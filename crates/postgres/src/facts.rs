@@ -53,7 +53,7 @@ const BRINGS: &str = "\
                      'server_version_num', 'block_size', 'wal_segment_size')";
 
 /// Query of the libraries of others' sessions: Consort's own load no local_preload_libraries. A role that may not read the files does not compare them.
-const LIBRARIES: &str = "\
+const PRELOADED: &str = "\
     SELECT 'setting ' || name, setting FROM pg_file_settings WHERE name = 'local_preload_libraries' AND applied";
 
 /// Query of the files of the database's extensions: their libraries, and the rules that unaccent reads. A file that is missing has
@@ -72,12 +72,16 @@ const LIBRARIES: &str = "\
            encode(sha256(pg_read_binary_file(path, 0, s.size, true)), 'hex') \
       FROM files LEFT JOIN LATERAL pg_stat_file(path, true) AS s ON true";
 
-/// Files of the extensions of the connection's database: `library EXTENSION VERSION FILE`, and the file's digest.
+/// Files of the extensions of the connection's database: `library EXTENSION VERSION FILE`, and the file's digest. A role that may not
+/// read files does not compare them.
 ///
 /// # Errors
 /// As every query.
 pub async fn libraries(control: &Control) -> Result<BTreeMap<String, String>, Error> {
-    let rows = control.rows(LIBRARIES).await?;
+    let rows = match control.rows(LIBRARIES).await {
+        Err(error) if error.is("42501") => return Ok(BTreeMap::new()),
+        rows => rows?,
+    };
     let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
         Ok([Some(name), digest]) => Some((name, digest.unwrap_or_default())),
         _ => None,
@@ -118,7 +122,7 @@ pub async fn facts(control: &Control) -> Result<Facts, Error> {
     let mut brings = BTreeMap::new();
     let major = crate::version::accept(version.as_deref().unwrap_or_default())?;
     let mut rows = control.rows(&BRINGS.replace("{locale_columns}", major.locale_columns)).await?;
-    match control.rows(LIBRARIES).await {
+    match control.rows(PRELOADED).await {
         Err(error) if error.is("42501") => {}
         libraries => rows.extend(libraries?),
     }
