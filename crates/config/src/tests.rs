@@ -396,9 +396,14 @@ fn relative_paths_start_in_the_files_folder_wherever_that_is_read_from() {
 #[test]
 fn settings_of_other_designs_are_refused() {
     let several =
-        "design = \"tashkent-mw\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[[node]]\nhost = \"a\"\n";
-    let tier = "design = \"dmv\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[[node]]\nhost = \"a\"\n[[node]]\nhost = \"b\"\n";
-    let store = "design = \"ph1\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[store]\nembedded = \"/s\"\n";
+        "design = \"SEVERAL\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[[node]]\nhost = \"a\"\n";
+    let tier = "design = \"TIER\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[[node]]\nhost = \"a\"\n[[node]]\nhost = \"b\"\n";
+    let store =
+        "design = \"STORE\"\nledger_dir = \"/l\"\nauth_type = \"trust\"\n[store]\nembedded = \"/s\"\n";
+    let several = &several.replace("SEVERAL", design::CERTIFIED[0].name);
+    let tier = &tier.replace("TIER", design::DMV.name);
+    let store = &store.replace("STORE", design::PH1.name);
+    let remedy = format!("set design = \"{}\"", design::DMV.name);
     let of_tier = [
         ("back_ends", "back_ends = [\"postgres://u@h/d\"]\n"),
         ("tier_secret_file", "tier_secret_file = \"secret\"\n"),
@@ -408,7 +413,7 @@ fn settings_of_other_designs_are_refused() {
         for base in [LEAST, several, store] {
             let found = mistakes(&format!("{line}{base}"));
             assert!(
-                found.iter().any(|mistake| mistake.contains(key) && mistake.contains("set design = \"dmv\"")),
+                found.iter().any(|mistake| mistake.contains(key) && mistake.contains(&remedy)),
                 "{found:?}"
             );
         }
@@ -417,7 +422,9 @@ fn settings_of_other_designs_are_refused() {
     for base in [LEAST, tier, store] {
         let found = mistakes(&format!("{capture}{base}"));
         assert!(
-            found.iter().any(|mistake| mistake.contains("capture") && mistake.contains("tashkent-mw")),
+            found
+                .iter()
+                .any(|mistake| mistake.contains("capture") && mistake.contains(design::CERTIFIED[0].name)),
             "{found:?}"
         );
     }

@@ -121,21 +121,19 @@ impl Config {
 
     /// Settings of nodes of one kind, in a design that has none such.
     fn senseless_nodes(&self, refuse: &mut impl FnMut(&'static str, &str)) {
-        const TIER: &str = "is for the in-memory tier alone; remove it, or set design = \"dmv\"";
-        let (design, peers) = (self.design(), &self.peers);
+        let (chosen, peers) = (self.design(), &self.peers);
         let tier = [
             ("back_ends", !peers.back_ends.is_empty()),
             ("tier_secret_file", peers.secret_file.is_some()),
             ("tier_spares", peers.spares > 0),
         ];
-        for (key, _) in tier.into_iter().filter(|(_, is_set)| *is_set && !design.is_memory_tier()) {
-            refuse(key, TIER);
+        for (key, _) in tier.into_iter().filter(|(_, is_set)| *is_set && !chosen.is_memory_tier()) {
+            let remedy = format!("remove it, or set design = \"{}\"", design::DMV.name);
+            refuse(key, &format!("is for the in-memory tier alone; {remedy}"));
         }
-        if peers.capture != Capture::Auto && !design.is_certified() {
-            refuse(
-                "capture",
-                "is for designs whose nodes all take writes; remove it, or set design = \"tashkent-mw\"",
-            );
+        if peers.capture != Capture::Auto && !chosen.is_certified() {
+            let names = design::CERTIFIED.map(|design| design.name).join(", ");
+            refuse("capture", &format!("is for designs whose nodes all take writes ({names}); remove it"));
         }
     }
 

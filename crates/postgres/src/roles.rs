@@ -13,6 +13,10 @@ pub(crate) const IS_SUPERUSER: &str = "SELECT current_setting('is_superuser') = 
 pub(crate) const MAY_SET_ROLE: &str = "CASE WHEN pg_catalog.current_setting('server_version_num')::pg_catalog.int4 \
      OPERATOR(pg_catalog.>=) 160000 THEN 'SET' ELSE 'MEMBER' END";
 
+/// Query: true if the role may read WAL.
+pub(crate) const MAY_READ_WAL: &str = "SELECT has_function_privilege('pg_read_binary_file(text, bigint, bigint, boolean)', 'EXECUTE') \
+       AND has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')";
+
 /// Rows of roles for a superuser. Each version of a row has a place and a writer of its own: no row is taken apart.
 const VERSIONS: &str = "SELECT hashtidextended(ctid, xmin::text::bigint) FROM pg_catalog.pg_authid";
 /// The same for other roles, which may not read `pg_authid`. Passwords are missing, and no analysis needs them.

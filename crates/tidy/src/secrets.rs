@@ -5,6 +5,11 @@ use crate::tree::{Broken, Tree};
 /// Hosts that a link or a command may name: documentation, standards, the installer of Rust, this machine's own loops.
 const HOSTS: &[&str] = &[
     "www.postgresql.org",
+    "cloud.google.com",
+    "docs.aws.amazon.com",
+    "learn.microsoft.com",
+    "neon.com",
+    "supabase.com",
     "www.pgbouncer.org",
     "sh.rustup.rs",
     "rustup.rs",

@@ -9,7 +9,7 @@ use super::{put, put_path};
 pub(super) const LEDGER_DIR: Key = global(
     "ledger_dir",
     "\"\"",
-    "Directory of the ledgers ([nodes](multi-primary.md), [`ph1`](key-value.md)) or the [query log](memory-tier.md). \
+    "Directory of the ledgers ([nodes](multi-primary.md), [key-value designs](key-value.md)) or the [query log](memory-tier.md). \
      Losing it loses commits.",
     |config, value| put_path(config, value, |config| &mut config.peers.ledger_dir),
 );

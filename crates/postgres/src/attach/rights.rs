@@ -4,9 +4,8 @@
 use super::{EVENT_TRIGGERS, Finding, OBJECTS, UNPROVEN, has_publication, publication};
 use crate::Error;
 use crate::address::Control;
-use crate::roles::MAY_SET_ROLE;
+use crate::roles::{MAY_READ_WAL, MAY_SET_ROLE};
 use crate::sql::{literal, quoted};
-use crate::timelines::MAY_READ_WAL;
 use crate::version;
 
 /// The role as the server shows it.
@@ -242,7 +241,7 @@ pub async fn admin_sql(server: &Control, databases: &[Control]) -> Result<String
     if role.is_superuser {
         return Ok(String::new());
     }
-    // Whoever may read WAL may read every file of the server: that one is left to the administrator.
+    // The right to read WAL is one to read every file of the server: the administrator decides.
     let line = |finding: Finding| match finding.mend {
         line if line.starts_with("GRANT EXECUTE") => format!("-- optional: {line}"),
         line => line,

@@ -17,6 +17,7 @@ use crate::address::{Address, Control};
 use crate::attach::Finding;
 use crate::incarnation::{NEWEST_HISTORY, Sighting};
 use crate::link::{Link, Rows};
+use crate::roles::MAY_READ_WAL;
 use commits::Ends;
 use history::{CommitToken, Epoch, Fork, Incarnation, Lsn, Timeline, TimelineHistory};
 use wal::{Checkpoint, Segment};
@@ -368,10 +369,6 @@ async fn replayed_timeline(link: &mut Link) -> Result<Timeline, Error> {
 async fn may_read_wal(control: &Control) -> Result<bool, Error> {
     Ok(control.query_one(MAY_READ_WAL, &[]).await?.get(0))
 }
-
-/// Query: true if the role may read WAL.
-pub(crate) const MAY_READ_WAL: &str = "SELECT has_function_privilege('pg_read_binary_file(text, bigint, bigint, boolean)', 'EXECUTE') \
-       AND has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')";
 
 /// Returns the history of a timeline that the server knows, the primary or a standby.
 async fn history_of(link: &mut Link, timeline: Timeline, server: &str) -> Result<TimelineHistory, Error> {
