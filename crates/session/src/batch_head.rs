@@ -57,7 +57,7 @@ impl Session {
     /// Runs the head of a batch alone. The rest is the next request, unless the head fails.
     pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
         self.probe().await?;
-        self.ask_before_a_block().await?;
+        self.ask_before_a_block(&Todo::Utility(self.current.statements.clone())).await?;
         self.at_home().await?;
         let under = self.parses_under(&Todo::Quiet);
         self.line.statements.parses_under(under, Vec::new());

@@ -63,6 +63,8 @@ pub(super) struct Meant {
     pub(super) meanings: Vec<(Box<[u8]>, u64)>,
     /// True if the request waits long for its tree.
     pub(super) patient: bool,
+    /// True if the block may defer the locks of later reads, whatever opens it: the request only reads.
+    pub(super) defers_on: bool,
     /// A buffer for the bytes of a batch, kept for the next one.
     pub(super) scratch: Vec<u8>,
 }
@@ -207,7 +209,7 @@ impl Said {
 impl Meant {
     /// Resets the findings. The buffer stays.
     fn begin(&mut self) {
-        (self.shown, self.meaning) = (None, None);
+        (self.shown, self.meaning, self.defers_on) = (None, None, false);
         self.meanings.clear();
     }
 }

@@ -35,7 +35,7 @@ impl Session {
         if request.kind != Kind::Query || !outside || !self.reads_wait() || !matches!(self.txn, Txn::Idle) {
             return Ok(false);
         }
-        self.ask_before_a_block().await?;
+        self.ask_before_a_block(todo).await?;
         let mut interner = self.service.interner.borrow_mut();
         let mut begun = self.state.clone();
         begun.completed(utility, &mut interner);

@@ -3,7 +3,7 @@
 //! read's locks (`transaction::Block::open`).
 
 use super::consort_settings::cancelled;
-use super::reads_in_block::{IN_PARTS, bind_at_primary};
+use super::reads_in_block::{IN_PARTS, bind_at_primary, bound_at_primary};
 use super::{Mode, Session};
 use backend::prepared_statements::Statement as Prepared;
 use backend::request::{Kind, Request};
@@ -120,14 +120,7 @@ pub(super) async fn bind_kept_reads(session: &mut Session) -> Locks {
         }
     }
     session.line.primary.peer.send_now();
-    let running = session.line.seat.running.clone();
-    let settled = if running.is_cancelled() {
-        tokio::join!(session.line.settled(), Box::pin(running.cancel_at_home())).0
-    } else {
-        session.line.settled().await
-    };
-    if let Err(ended) = settled {
-        session.ended = Some(ended);
+    if !bound_at_primary(session).await {
         return Locks::ConnectionLost;
     }
     let Some(error) = session.line.primary.own_error() else { return Locks::Granted };

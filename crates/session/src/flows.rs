@@ -7,6 +7,7 @@ use super::consort_settings::cancelled;
 use super::deferred_locks::{bind_kept_reads, fail_locked_out, has_room, keep_read, locks_everything_out};
 use super::latest_state_reads::let_go;
 use super::primary::{Ended, Seen};
+use super::reads_in_block::lock_at_primary;
 use backend::batch;
 use backend::request::Kind;
 use backend::standby::pool;
@@ -240,7 +241,7 @@ impl transaction::Session for Session {
     }
 
     async fn ask_locks(&mut self) -> AtPrimary {
-        self.lock_at_primary()
+        lock_at_primary(self)
     }
 
     async fn locks_granted(&mut self) -> Locks {

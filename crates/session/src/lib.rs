@@ -271,7 +271,7 @@ impl Session {
             return Err(Ended::NoBlocks);
         }
         self.current.fresh = stays_fresh && todo.leaves_block_fresh();
-        let defers_on = todo.only_reads() && may_defer_locks(self);
+        self.current.meant.defers_on = todo.only_reads() && may_defer_locks(self);
         if is_answered_here(self, request, &todo).await? {
             return self.line.send().await;
         }
@@ -283,9 +283,7 @@ impl Session {
         let _alone = self.before_commands(&todo, &made).await;
         self.before_a_change_of_ours(request, &todo).await;
         let reload = self.begin_reload();
-        if matches!(todo, Todo::Utility(_)) {
-            self.ask_before_a_block().await?;
-        }
+        self.ask_before_a_block(&todo).await?;
         let under = self.parses_under(&todo);
         let meanings = std::mem::take(&mut self.current.meant.meanings);
         self.line.statements.parses_under(under, meanings);
@@ -307,9 +305,6 @@ impl Session {
             reload.answered(&self.service.cluster, self.current.said.failed);
         }
         self.give_identities(&made).await?;
-        if let Some(at) = self.txn.at_primary().filter(|_| defers_on) {
-            at.block.iter_mut().for_each(Block::defers_again);
-        }
         if self.txn.snapshot().is_none() {
             self.settle().await;
         }
@@ -326,8 +321,8 @@ impl Session {
     }
 
     /// Runs the internal queries that must precede a block: inside it there is no room for them.
-    async fn ask_before_a_block(&mut self) -> Result<(), Ended> {
-        if self.state.block() != BlockStatus::Idle {
+    async fn ask_before_a_block(&mut self, todo: &Todo) -> Result<(), Ended> {
+        if !matches!(todo, Todo::Utility(_)) || self.state.block() != BlockStatus::Idle {
             return Ok(());
         }
         let reads_there = self.state.wants_snapshots() || defers_locks(self);
@@ -638,6 +633,9 @@ impl Session {
         }
         if let Some(block) = &mut self.txn.begins().block {
             block.stands(standing);
+            if self.current.meant.defers_on {
+                block.defers_again();
+            }
         }
     }
 

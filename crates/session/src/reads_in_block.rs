@@ -71,31 +71,9 @@ impl Session {
         })
     }
 
-    /// Has the primary bind the current statement, and parse it if there is none of that name, without
-    /// waiting for the answer.
-    pub(super) fn lock_at_primary(&mut self) -> AtPrimary {
-        let Some(request) = self.current.request else { return AtPrimary::Answered };
-        let bytes = self.line.bytes(request).to_vec();
-        let statement = self.current.statement.clone();
-        if let Err(ended) = bind_at_primary(self, request.kind, &bytes, statement.as_ref()) {
-            self.ended = Some(ended);
-            return AtPrimary::ConnectionLost;
-        }
-        self.line.primary.peer.send_now();
-        AtPrimary::Answered
-    }
-
     /// Waits for the primary's answer. An error is the one that the client would have received there.
     pub(super) async fn locked_at_primary(&mut self) -> Locks {
-        let running = self.line.seat.running.clone();
-        let settled = if running.is_cancelled() {
-            // The request went to the standby; the pending work is at the primary.
-            tokio::join!(self.line.settled(), Box::pin(running.cancel_at_home())).0
-        } else {
-            self.line.settled().await
-        };
-        if let Err(ended) = settled {
-            self.ended = Some(ended);
+        if !bound_at_primary(self).await {
             return Locks::ConnectionLost;
         }
         let Some(error) = self.line.primary.own_error() else { return Locks::Granted };
@@ -140,6 +118,32 @@ impl Session {
         }
         block_failed(self);
     }
+}
+
+/// Has the primary bind the current statement, without waiting for the answer.
+pub(super) fn lock_at_primary(session: &mut Session) -> AtPrimary {
+    let Some(request) = session.current.request else { return AtPrimary::Answered };
+    let bytes = session.line.bytes(request).to_vec();
+    let statement = session.current.statement.clone();
+    if let Err(ended) = bind_at_primary(session, request.kind, &bytes, statement.as_ref()) {
+        session.ended = Some(ended);
+        return AtPrimary::ConnectionLost;
+    }
+    session.line.primary.peer.send_now();
+    AtPrimary::Answered
+}
+
+/// Waits until the primary has bound all reads, or has answered with an error. `false`: the session ends.
+pub(super) async fn bound_at_primary(session: &mut Session) -> bool {
+    let running = session.line.seat.running.clone();
+    let settled = if running.is_cancelled() {
+        // The request went to the standby; the pending work is at the primary.
+        tokio::join!(session.line.settled(), Box::pin(running.cancel_at_home())).0
+    } else {
+        session.line.settled().await
+    };
+    session.ended = settled.err();
+    session.ended.is_none()
 }
 
 /// Has the primary bind this read, without waiting for the answer. A named statement that the connection lacks
