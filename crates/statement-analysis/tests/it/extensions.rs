@@ -217,6 +217,28 @@ fn plain_trigger_hides_no_state() {
     });
 }
 
+/// An index of pgvector answers approximately, by how it was built: another server's may answer otherwise.
+#[cfg(feature = "vector")]
+#[test]
+fn vector_queries_have_their_answers() {
+    every_function_is_listed(&["vector"]);
+    queries_have_their_answers(&["vector"]);
+    let server = Server::start();
+    crate::block_on(async {
+        let mut analyst = with_extension(&server, "vector").await;
+        analyst.run("CREATE TABLE items (id int PRIMARY KEY, embedding vector(3))").await;
+        let catalog = crate::catalog(&mut analyst).await;
+        analyst.listen().await;
+        for (text, never) in [
+            ("SELECT id, embedding FROM items", false),
+            ("SELECT id FROM items ORDER BY embedding <-> '[1,2,3]' LIMIT 5", true),
+        ] {
+            let (template, _) = crate::judged(text, &mut analyst, &catalog).await.unwrap();
+            assert_eq!((stay(&template), template.at_copies.never), (None, never), "{text}");
+        }
+    });
+}
+
 #[cfg(feature = "extensions")]
 mod packaged {
     use super::*;
