@@ -126,7 +126,7 @@ cassandra: ## Apache Cassandra's jars in target/cassandra, by Maven, with their 
 stores: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 stores: cassandra ## stores over Cassandra clusters of one node and of three, with nodes killed, slow and cut off
 	@scripts/prerequisites.sh rust build server redis
-	RUST_TEST_THREADS=1 $(CARGO) test --locked -p stores -p cells --features stores/cassandra,cells/cassandra -- cassandra
+	RUST_TEST_THREADS=1 $(CARGO) test --locked -p stores -p cells -p consort --features stores/cassandra,cells/cassandra,consort/cassandra -- cassandra
 
 full-disk: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 full-disk: ## disks of a replica, of a standby and of Consort that are really full: takes the right to mount, as root has it outside of containers

@@ -1,7 +1,7 @@
 //! The table of keys: name, default, purpose, and reader. The manual's table is generated from it.
 
 mod nodes;
-mod store;
+pub(crate) mod store;
 mod words;
 
 use std::path::PathBuf;
@@ -146,8 +146,8 @@ pub static KEYS: &[Key] = &[
     global(
         "server_tls",
         "\"disable\"",
-        "TLS to the nodes, as libpq's `sslmode`: `disable`, `prefer`, `require`, `verify-ca` or \
-         `verify-full`. Unix sockets are never encrypted ([details](#tls-to-the-nodes)).",
+        "TLS to the nodes, or to a Redis server of `[store]`, as libpq's `sslmode`: `disable`, `prefer`, `require`, \
+         `verify-ca` or `verify-full`. Unix sockets are never encrypted ([details](#tls-to-the-nodes)).",
         |config, value| put(&mut config.server_tls, one_of(value, SERVER_TLS)),
     ),
     global(
@@ -477,8 +477,24 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.statement_rows, number(value, 1, 1_000_000_000)),
     ),
     store::EMBEDDED,
+    store::CACHE_SIZE,
     store::REDIS,
+    store::PREFIX,
     store::CASSANDRA,
+    store::KEYSPACE,
+    store::REPLICATION_FACTOR,
+    store::CONSISTENCY_LEVEL,
+    store::LOCAL_DATACENTER,
+    store::BUCKETS,
+    store::USER,
+    store::PASSWORD_FILE,
+    store::REQUEST_TIMEOUT,
+    store::VERSIONS_SIZE,
+    store::UNFLUSHED_SIZE,
+    store::VISIBLE_TIMEOUT,
+    store::CERTIFICATION_WINDOW,
+    store::SYNC_INTERVAL,
+    store::ADOPT,
     debug(
         "footprint_grain",
         "\"row\"",

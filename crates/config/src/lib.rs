@@ -21,7 +21,7 @@ mod validation;
 mod value;
 
 pub use former_names::{FormerName, former_names};
-pub use peers::{Capture, Peers, StorePlace};
+pub use peers::{Capture, CassandraPlace, Peers, StoreConsistency, StorePlace, StoreTransactions};
 pub use transaction_offload::OffloadInTransactions;
 
 use crate::hba::{Method, Rules};
@@ -458,9 +458,9 @@ impl Config {
         global.map(|key| (key, self.source.written[key.name].shown.as_str()))
     }
 
-    /// Returns true if a global key has its default, as far as a file can show.
-    pub fn is_default(&self, name: &str) -> bool {
-        let default = keys::KEYS.iter().find(|key| key.place == Place::Global && key.name == name);
+    /// Returns true if a key at the top of the file or in `[store]` has its default, as far as a file can show.
+    pub fn is_default(&self, place: Place, name: &str) -> bool {
+        let default = keys::KEYS.iter().find(|key| key.place == place && key.name == name);
         default.is_some_and(|key| self.source.written[key.name].source == key.default)
     }
 

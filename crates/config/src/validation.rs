@@ -1,6 +1,8 @@
 //! Checks of the whole configuration: keys that do not go together.
 
 use super::{AuthType, Capture, Config};
+use crate::keys::Place;
+use crate::keys::store::NEEDED;
 use design::Orderer;
 use postgres::tls::Checks;
 
@@ -72,19 +74,41 @@ impl Config {
     /// Settings that a key-value design has no use for, or lacks.
     fn senseless_store(&self, refuse: &mut impl FnMut(&'static str, &str)) {
         let store = &self.peers.store;
-        let kinds = [store.embedded.is_some(), !store.redis.is_empty(), !store.cassandra.is_empty()];
-        let count = kinds.iter().filter(|is_named| **is_named).count();
+        let kinds = [
+            ("embedded", store.embedded.is_some()),
+            ("redis", !store.redis.is_empty()),
+            ("cassandra", !store.cassandra.nodes.is_empty()),
+        ];
+        let named: Vec<&str> =
+            kinds.into_iter().filter_map(|(kind, is_named)| is_named.then_some(kind)).collect();
         if !self.design().is_key_value() {
-            if count > 0 {
+            if !named.is_empty() {
                 refuse("store", "is for key-value designs; this one has PostgreSQL servers or nodes");
             }
             return;
         }
-        if count != 1 {
+        if named.len() != 1 {
             refuse(
                 "store",
                 "needs one of embedded, redis and cassandra: write a table [store] with one of them",
             );
+        }
+        for (key, kinds) in NEEDED {
+            if named.len() == 1 && !kinds.contains(&named[0]) && !self.is_default(Place::Store, key) {
+                refuse(key, &format!("is for {}, and this [store] is {}", kinds.join(" and "), named[0]));
+            }
+        }
+        if !store.user.is_empty() && store.password_file.is_none() {
+            refuse("user", "needs password_file, a file with its password");
+        }
+        if !store.cassandra.nodes.is_empty() && store.password_file.is_some() && store.user.is_empty() {
+            refuse("password_file", "needs user: Cassandra has no default user");
+        }
+        if self.server_tls == Some(Checks::Prefer) {
+            refuse("server_tls", "must be require, verify-ca or verify-full: no store negotiates TLS");
+        }
+        if self.server_tls.is_some() && store.redis.is_empty() {
+            refuse("server_tls", "is for a Redis store alone; reach Cassandra by a network that you trust");
         }
         if store.redis.len() > 1 {
             refuse("redis", "takes one address: a Redis cluster is not supported as a store");

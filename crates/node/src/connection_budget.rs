@@ -2,6 +2,7 @@
 
 use cluster::understanding::ANALYSTS;
 use config::Config;
+use config::keys::Place;
 use postgres::Error;
 use postgres::address::Control;
 use postgres::attach::{self, Finding};
@@ -31,6 +32,6 @@ pub async fn check_room(control: &Control, config: &Config) -> Result<Option<Fin
     let found = attach::check_room(control, wanted, own, EACH, databases).await?;
     // The default is large for clients that own a connection each: a finding is logged, and no client is
     // refused.
-    let is_default = wanted.0 == "max_clients" && config.is_default("max_clients");
+    let is_default = wanted.0 == "max_clients" && config.is_default(Place::Global, "max_clients");
     Ok(found.map(|finding| Finding { fatal: finding.fatal && !is_default, ..finding }))
 }

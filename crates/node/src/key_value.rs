@@ -1,12 +1,14 @@
 //! A process with transactions over a key-value store: it opens the database, serves the Redis protocol, and ends.
 
+mod store;
+
 use crate::process::{Signals, secrets};
 use crate::start::Start;
 use crate::start_error::StartError;
 use crate::supervisor;
 use admin::http;
 use cells::Database;
-use config::{AuthType, Config, StorePlace};
+use config::{AuthType, Config};
 use conn::secrets::Secrets;
 use kv_frontend::{Options, Passwords, Server, ServerTls};
 use std::future::Future;
@@ -14,18 +16,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
-use stores::{
-    CassandraOptions, CassandraStore, EmbeddedOptions, EmbeddedStore, RedisOptions, RedisStore, Store,
-    StoreError,
-};
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-/// The file of the embedded store, in its folder.
-const STORE_FILE: &str = "cells.redb";
 /// Interval of the check that the database has not stopped.
 const FAILURE_EVERY: Duration = Duration::from_millis(100);
 
@@ -43,9 +38,9 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
         None => None,
     };
     private_folder(folder)?;
-    let store = store(&config.peers.store).await.map_err(StartError::new)?;
-    let database =
-        Database::open(store, folder, cells::Options::default()).await.map_err(|error| failed(&error))?;
+    let store = store::open(config).await.map_err(StartError::new)?;
+    let database = Database::open(store, folder, store::transactions(config)).await;
+    let database = database.map_err(|error| failed(&error))?;
     let server = Server::new(database.clone(), options);
     for listener in listeners {
         tracing::info!(at = ?listener.local_addr()?, "listening for clients");
@@ -100,22 +95,6 @@ async fn listen(address: &str) -> Result<TcpListener, StartError> {
 fn private_folder(folder: &Path) -> Result<(), StartError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| StartError::new(format!("cannot create {}: {error}", folder.display())))
-}
-
-/// Opens the store that the configuration names.
-async fn store(place: &StorePlace) -> Result<Arc<dyn Store>, String> {
-    let opened: Result<Arc<dyn Store>, StoreError> = if let Some(folder) = &place.embedded {
-        private_folder(folder).map_err(|error| error.to_string())?;
-        let store = EmbeddedStore::open(&folder.join(STORE_FILE), EmbeddedOptions::default());
-        store.map(|store| Arc::new(store) as Arc<dyn Store>)
-    } else if let Some(address) = place.redis.first() {
-        let store = RedisStore::open(&RedisOptions::at(format!("redis://{address}"))).await;
-        store.map(|store| Arc::new(store) as Arc<dyn Store>)
-    } else {
-        let store = CassandraStore::open(&CassandraOptions::at(&place.cassandra)).await;
-        store.map(|store| Arc::new(store) as Arc<dyn Store>)
-    };
-    opened.map_err(|error| format!("{error}; {}", error.hint()))
 }
 
 fn options(config: &Config) -> Result<Options, String> {

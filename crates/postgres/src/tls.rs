@@ -100,6 +100,11 @@ impl Tls {
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
+    /// Encryption for a driver of its own, with the same checks.
+    pub fn client_config(&self) -> Arc<ClientConfig> {
+        self.config()
+    }
+
     fn config(&self) -> Arc<ClientConfig> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

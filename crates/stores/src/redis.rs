@@ -10,13 +10,15 @@
 mod connection;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
-use redis::{Client, Script};
+use redis::{ConnectionAddr, IntoConnectionInfo, Script};
+use tokio_rustls::rustls::ClientConfig;
 
-use self::connection::Connection;
+use self::connection::{Connection, Place};
 use crate::{Cell, Description, Direction, KeyRange, KeyedCell, Reads, Store, StoreError};
 
 /// Cells of one script. The server runs nothing else as long as a script runs.
@@ -29,6 +31,10 @@ const HEADER: usize = 9;
 pub struct RedisOptions {
     /// Address, such as `redis://user:password@host:6379/0`.
     pub url: String,
+    /// User and password, in place of those in the address. An empty user is Redis's own `default`.
+    pub login: Option<(String, String)>,
+    /// Encryption.
+    pub tls: Option<Arc<ClientConfig>>,
     /// First characters of the names of all keys that the store uses. Default `consort:`.
     pub prefix: String,
     /// Limit of each connection attempt and of each command. Default 5 s.
@@ -39,7 +45,8 @@ impl RedisOptions {
     /// Default settings for a server.
     pub fn at(url: impl Into<String>) -> RedisOptions {
         let command_timeout = Duration::from_secs(5);
-        RedisOptions { url: url.into(), prefix: "consort:".to_owned(), command_timeout }
+        let (prefix, login, tls) = ("consort:".to_owned(), None, None);
+        RedisOptions { url: url.into(), login, tls, prefix, command_timeout }
     }
 }
 
@@ -76,10 +83,21 @@ impl RedisStore {
     /// [`StoreError::Unavailable`] if the server does not serve; [`StoreError::Refused`] if its configuration would lose
     /// acknowledged cells, or is a cluster's.
     pub async fn open(options: &RedisOptions) -> Result<RedisStore, StoreError> {
-        let client = Client::open(options.url.as_str()).map_err(StoreError::refused)?;
-        let location = client.get_connection_info().addr().to_string();
+        let info = options.url.as_str().into_connection_info().map_err(StoreError::refused)?;
+        let ConnectionAddr::Tcp(host, port) = info.addr().clone() else {
+            return Err(StoreError::refused("the address of a Redis server is redis://host:port"));
+        };
+        let mut settings = info.redis_settings().clone();
+        if let Some((user, password)) = &options.login {
+            settings = settings.set_password(password);
+            if !user.is_empty() {
+                settings = settings.set_username(user);
+            }
+        }
+        let location = format!("{host}:{port}");
+        let place = Place { host, port, settings, tls: options.tls.clone() };
         let store = RedisStore {
-            connection: Connection::to(client, options.command_timeout),
+            connection: Connection::to(place, options.command_timeout),
             prefix: options.prefix.clone(),
             location,
             put: Script::new(include_str!("redis/put_if_newer.lua")),

@@ -47,11 +47,13 @@ const LISTENING_ELSEWHERE: &[(&str, &str)] = &[
         "crates/experiments/src/experiment/faults.rs",
         "kills a server, which takes its time, while clients run",
     ),
+    ("crates/experiments/src/experiment/key_value/load.rs", "plays many clients at once"),
     ("crates/ledger/src/writer.rs", "writes and syncs on one thread, which blocks, and ends with the ledger"),
     ("crates/cells/src/recovery.rs", "starts the driver of one database, which ends with it"),
     ("crates/cells/examples/", "plays many clients at once"),
     ("crates/stores/src/conformance.rs", "puts at the same time, in the suite that tests of stores run"),
     ("crates/stores/src/embedded.rs", "writes one file on a thread for what blocks"),
+    ("crates/stores/src/redis/connection.rs", "drives one connection to a store, and ends with it"),
     ("crates/tidy/src/words.rs", "the list itself"),
 ];
 

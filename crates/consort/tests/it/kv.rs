@@ -1,5 +1,9 @@
 //! Transactions over a key-value store: `consort up` and `serve`, death of the process during commits, dump and restore.
 
+#[cfg(feature = "cassandra")]
+mod cassandra;
+mod histories;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,6 +14,7 @@ use rustix::process::Signal;
 use testkit::UpFolder;
 use testkit::redis::{Client, Server};
 
+use crate::access::Certificates;
 use crate::fixture::{consort, eventually, free_port, run, serve, temporary, up_folder};
 use crate::tier::signal_holder;
 
@@ -246,6 +251,18 @@ fn a_store_that_is_not_named_well_is_refused_with_a_hint() {
         ("[store]\nredis = [\"nonsense\"]\n", "expected an address"),
         ("[store]\nembeded = \"s\"\n", "embedded"),
         ("[store]\nembedded = \"s\"\n[primary]\nhost = \"db\"\n", "is of no use to this design"),
+        ("[store]\nembedded = \"s\"\nkeyspace = \"k\"\n", "is for cassandra, and this [store] is embedded"),
+        ("[store]\nembedded = \"s\"\nuser = \"u\"\n", "is for redis and cassandra"),
+        ("[store]\nredis = [\"127.0.0.1:1\"]\nuser = \"u\"\n", "needs password_file"),
+        (
+            "[store]\ncassandra = [\"127.0.0.1:1\"]\nconsistency_level = \"two\"\n",
+            "\"quorum\" or \"local_quorum\" or \"one\"",
+        ),
+        ("server_tls = \"prefer\"\n[store]\nredis = [\"127.0.0.1:1\"]\n", "no store negotiates TLS"),
+        (
+            "[store]\nredis = [\"127.0.0.1:1\"]\npassword_file = \"none\"\n",
+            "none (password_file): No such file",
+        ),
     ] {
         fs::write(&file, format!("{head}{store}")).unwrap();
         let refused = consort(&["serve", "--config", &file.display().to_string()]).failed(1);
@@ -282,5 +299,66 @@ fn serve_keeps_its_data_in_a_redis_server() {
             theirs.restart();
         }
     }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// `serve` over a server of Redis that wants a password and TLS. Each wrong setting is refused with its reason.
+#[test]
+fn serve_logs_in_to_a_redis_server_over_tls() {
+    let folder = temporary("kv-redis-tls");
+    fs::create_dir_all(&folder).unwrap();
+    let made = Certificates::make();
+    let tls_port = free_port().to_string();
+    let (certificate, key) = (made.file("certificate.pem"), made.file("key.pem"));
+    let theirs = testkit::RedisServer::with(&[
+        "--requirepass",
+        "first secret",
+        "--tls-port",
+        &tls_port,
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-auth-clients",
+        "no",
+    ]);
+    let (file, port) = (folder.join("consort.toml"), free_port());
+    let password = folder.join("password");
+    fs::write(&password, "first secret\n").unwrap();
+    let settings = |mode: &str, authority: &str, address: &str, lines: &str| {
+        format!(
+            "design = \"{}\"\nlisten = [\"127.0.0.1:{port}\"]\nauth_type = \"trust\"\nledger_dir = \"ledger\"\n\
+             server_tls = \"{mode}\"\nserver_tls_ca = \"{}\"\n[store]\nredis = [\"{address}\"]\n{lines}",
+            design(),
+            made.file(authority),
+        )
+    };
+    let log_in = "password_file = \"password\"\nrequest_timeout = \"2s\"\n";
+    let (by_name, plain) = (format!("localhost:{tls_port}"), theirs.address().to_string());
+    let by_address = format!("127.0.0.1:{tls_port}");
+    for (mode, authority, address, lines, reason) in [
+        ("disable", "ca.pem", &plain, "", "user or password is wrong or missing"),
+        ("verify-full", "other.pem", &by_name, log_in, "UnknownIssuer"),
+        ("verify-full", "ca.pem", &by_address, log_in, "not valid for"),
+        ("disable", "ca.pem", &plain, log_in, "chmod 600"),
+    ] {
+        let is_secret = reason != "chmod 600";
+        fs::set_permissions(&password, fs::Permissions::from_mode(if is_secret { 0o600 } else { 0o644 }))
+            .unwrap();
+        fs::write(&file, settings(mode, authority, address, lines)).unwrap();
+        let refused = consort(&["serve", "--config", &file.display().to_string()]).failed(1);
+        assert!(refused.contains(reason), "{reason}: {refused}");
+    }
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&file, settings("verify-full", "ca.pem", &by_name, &format!("{log_in}prefix = \"shop:\"\n")))
+        .unwrap();
+    let mut process = serve(&file).spawn().unwrap();
+    eventually("a server that accepts", || Client::connect(port).is_ok());
+    assert_eq!(Client::connect(port).unwrap().text("SET k v").unwrap(), "OK");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let mut cli = Command::new("redis-cli");
+    cli.args(["-p", &theirs.address().port().to_string(), "-a", "first secret", "--no-auth-warning"]);
+    assert_eq!(run(cli.args(["EXISTS", "shop:cell:k"])).worked().trim(), "1");
     fs::remove_dir_all(folder).unwrap();
 }

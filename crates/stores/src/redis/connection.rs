@@ -1,19 +1,36 @@
 //! The connection to one Redis server: opened when it is needed, checked each time, dropped after an error.
 
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind};
+use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::StoreError;
+
+/// The server, and how to log in.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) settings: RedisConnectionInfo,
+    pub(super) tls: Option<Arc<ClientConfig>>,
+}
 
 /// One connection that all callers share. Redis answers in the order of commands.
 #[derive(Debug)]
 pub(super) struct Connection {
-    client: Client,
-    config: AsyncConnectionConfig,
+    place: Place,
+    /// Limit of an attempt to open, and of each command.
+    limit: Duration,
     current: Mutex<State>,
     /// Number of failed attempts to open.
     failures: AtomicU64,
@@ -29,10 +46,8 @@ enum State {
 }
 
 impl Connection {
-    pub(super) fn to(client: Client, limit: Duration) -> Connection {
-        let config = AsyncConnectionConfig::new();
-        let config = config.set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
-        Connection { client, config, current: Mutex::new(State::Broken(None)), failures: AtomicU64::new(0) }
+    pub(super) fn to(place: Place, limit: Duration) -> Connection {
+        Connection { place, limit, current: Mutex::new(State::Broken(None)), failures: AtomicU64::new(0) }
     }
 
     /// Runs an operation on the connection, which is opened and checked first if there is none.
@@ -77,11 +92,44 @@ impl Connection {
     }
 
     async fn attempt(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
-        let opened = self.client.get_multiplexed_async_connection_with_config(&self.config).await;
-        let mut connection = opened.map_err(|error| before_sending(&error))?;
+        let late = |_| StoreError::unavailable("the Redis server does not answer in time");
+        let mut connection = tokio::time::timeout(self.limit, self.connect()).await.map_err(late)??;
         check_server(&mut connection).await?;
         let number = redis::cmd("CLIENT").arg("ID").query_async(&mut connection).await;
         Ok((connection, number.map_err(|error| before_sending(&error))?))
+    }
+
+    /// Connects, begins TLS and logs in.
+    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+        let Place { host, port, settings, tls } = &self.place;
+        let failed = |error: io::Error| StoreError::unavailable(format!("{host}:{port}: {error}"));
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let Some(tls) = tls else { return self.log_in(settings, stream).await };
+        let name = ServerName::try_from(host.clone()).map_err(StoreError::refused)?;
+        let connector = TlsConnector::from(Arc::clone(tls));
+        let stream = connector.connect(name, stream).await.map_err(|error| match error.kind() {
+            // A certificate that is not accepted.
+            io::ErrorKind::InvalidData => StoreError::refused(format!("TLS with {host}:{port}: {error}")),
+            _ => failed(error),
+        })?;
+        self.log_in(settings, stream).await
+    }
+
+    async fn log_in<S>(
+        &self,
+        settings: &RedisConnectionInfo,
+        stream: S,
+    ) -> Result<MultiplexedConnection, StoreError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.limit));
+        let begun = MultiplexedConnection::new_with_config(settings, stream, config).await;
+        let (connection, driver) = begun.map_err(|error| before_sending(&error))?;
+        // The task ends with the last clone of the connection.
+        tokio::task::spawn(driver);
+        Ok(connection)
     }
 
     /// Drops the connection with this number, unless another caller has already opened a new one.
@@ -156,6 +204,12 @@ fn store_error(error: &RedisError) -> StoreError {
         _ if matches!(error.code(), Some("OOM" | "MISCONF" | "BUSY" | "NOREPLICAS")) => {
             StoreError::unavailable(error)
         }
+        ErrorKind::AuthenticationFailed => log_in_refused(error),
+        _ if matches!(error.code(), Some("NOAUTH" | "NOPERM" | "WRONGPASS")) => log_in_refused(error),
         _ => StoreError::refused(error),
     }
+}
+
+fn log_in_refused(error: &RedisError) -> StoreError {
+    StoreError::refused(format!("user or password is wrong or missing: {error}"))
 }

@@ -59,6 +59,8 @@ pub struct CassandraCluster {
     jars: PathBuf,
     port: u16,
     storage_port: u16,
+    /// Lines of `cassandra.yaml` besides those that every node has.
+    settings: String,
     nodes: Vec<Option<Child>>,
 }
 
@@ -68,9 +70,18 @@ impl CassandraCluster {
     /// # Panics
     /// If they cannot be started, with the end of a node's log: it is for tests.
     pub fn start(nodes: u8) -> CassandraCluster {
+        CassandraCluster::with(nodes, "")
+    }
+
+    /// The same with further lines of `cassandra.yaml`.
+    ///
+    /// # Panics
+    /// As [`CassandraCluster::start`].
+    pub fn with(nodes: u8, settings: &str) -> CassandraCluster {
         let folder = ServerFolder::create("cassandra").expect("a folder for servers");
         let (port, storage_port) = (common_port(nodes), common_port(nodes));
-        let mut cluster = CassandraCluster { folder, jars: jars(), port, storage_port, nodes: Vec::new() };
+        let (jars, settings, nodes_of) = (jars(), settings.to_owned(), Vec::new());
+        let mut cluster = CassandraCluster { folder, jars, port, storage_port, settings, nodes: nodes_of };
         for number in 0..nodes {
             cluster.configure(number, nodes);
             cluster.nodes.push(None);
@@ -83,6 +94,11 @@ impl CassandraCluster {
         (0..usize::from(nodes)).for_each(|number| cluster.wait_until_serving(number));
         (0..nodes).for_each(|number| cluster.wait_until_known(number));
         cluster
+    }
+
+    /// Whether its jars are there: `make cassandra`.
+    pub fn is_installed() -> bool {
+        jars_folder().is_some()
     }
 
     /// The address of a node, from 0.
@@ -140,7 +156,9 @@ saved_caches_directory: {folder}/caches
 hints_directory: {folder}/hints
 cdc_raw_directory: {folder}/cdc
 auto_snapshot: false
+{settings}
 ",
+            settings = self.settings,
             storage = self.storage_port,
             host = host(number),
             port = self.port,
@@ -223,6 +241,7 @@ fn java(jars: &Path, folder: &Path) -> Command {
         // Otherwise the node closes its output, and with it its log, as soon as it serves.
         "-Dcassandra-foreground=yes",
         "-Dcassandra.ring_delay_ms=5000",
+        "-Dcassandra.superuser_setup_delay_ms=0",
         "-Dcassandra.skip_wait_for_gossip_to_settle=0",
         "-Dcassandra.consistent.rangemovement=false",
         "-Djava.net.preferIPv4Stack=true",
@@ -234,13 +253,16 @@ fn java(jars: &Path, folder: &Path) -> Command {
 
 /// The folder that `make cassandra` fills: `CONSORT_CASSANDRA`, or `cassandra` in the folder `target` of the test program.
 fn jars() -> PathBuf {
+    jars_folder().expect("Cassandra's jars are there: make cassandra")
+}
+
+fn jars_folder() -> Option<PathBuf> {
     let beside = || {
         let program = env::current_exe().expect("the test program has a path");
         program.ancestors().find(|folder| folder.ends_with("target")).map(|target| target.join("cassandra"))
     };
     let folder = env::var_os("CONSORT_CASSANDRA").map(PathBuf::from).or_else(beside);
-    let folder = folder.filter(|folder| folder.is_dir());
-    folder.expect("Cassandra's jars are there: make cassandra")
+    folder.filter(|folder| folder.is_dir())
 }
 
 /// A port that is free at the addresses of all nodes: drivers look for each node at the port of the first.

@@ -71,6 +71,27 @@ impl RedisServer {
         self.wait_until_serving();
     }
 
+    /// Lets the server stand still: its connections stay open, and nothing is answered.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn hang(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on after [`RedisServer::hang`].
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "the server runs");
+    }
+
     /// Sends one command in words, and returns the beginning of the answer as the server wrote it.
     ///
     /// # Errors
@@ -86,8 +107,9 @@ impl RedisServer {
 
     fn wait_until_serving(&self) {
         eventually(&format!("Redis ({})", self.folder.path.display()), || {
-            // A server that reads its log answers, and does not serve.
-            self.command("PING").is_ok_and(|answer| answer.starts_with("+PONG"))
+            // A server that reads its log answers, and does not serve. One with a password wants it first.
+            let is_up = |answer: String| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH");
+            self.command("PING").is_ok_and(is_up)
         });
     }
 }
