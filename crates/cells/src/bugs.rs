@@ -24,6 +24,8 @@ planted::bugs! {
         TombstonesDroppedTooEarly,
         /// A write set's record is flushed before the ledger has made it durable.
         FlushedBeforeDurable,
+        /// The newest cell that the flush knows stays when the store's is overwritten.
+        NewestCellNotReplaced,
         /// Keys that a commit requires unchanged are not checked.
         WatchIgnored,
     }

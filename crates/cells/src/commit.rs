@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::bugs::Bug;
+use crate::oracle::Prepared;
 use crate::transaction::Transaction;
 
 /// The answer to a commit.
@@ -29,25 +30,31 @@ pub(crate) async fn commit(mut transaction: Transaction) -> Result<Committed, Er
     let (start, shared) = (transaction.start(), transaction.shared().clone());
     let writes = std::mem::take(&mut transaction.writes);
     let watched = std::mem::take(&mut transaction.watched);
+    let read = transaction.takes_reads();
     if writes.is_empty() {
         return commit_reads(transaction, &watched);
     }
     // Decide: the first committer wins. The timestamp is given and the record appended to the ledger in one step.
-    let certified = shared.oracle().certify(start, &watched, writes, &shared.ledger);
-    transaction.ends();
-    let certified = certified?;
+    let prepared = Prepared::of(writes, read);
+    let certified = {
+        let mut oracle = shared.oracle();
+        transaction.ends_in(&mut oracle);
+        oracle.certify(start, &watched, prepared?, &shared.ledger)?
+    };
     shared.work.notify_one();
     // Make durable. If this task goes away from here on, the driver flushes the commit all the same.
     let timestamp = certified.timestamp;
-    certified.durable.await?;
     if shared.options.bugs.has(Bug::AcknowledgedTooEarly) {
+        certified.durable.await?;
         return Ok(Committed { timestamp });
     }
-    // Acknowledge when the next start covers the commit: the driver has kept the old versions and put the new cells.
+    // Acknowledge when the next start covers the commit: the driver has seen it durable, has kept the old versions and put
+    // the new cells.
     match tokio::time::timeout(shared.options.visible_timeout, certified.visible).await {
         Ok(Ok(outcome)) => outcome.map(|()| Committed { timestamp }),
         Ok(Err(_)) => Err(Error::Closed),
         Err(_) => {
+            certified.durable.await?;
             shared.oracle().tells(timestamp);
             Err(Error::NotVisible { timestamp })
         }
@@ -57,8 +64,8 @@ pub(crate) async fn commit(mut transaction: Transaction) -> Result<Committed, Er
 /// Commits a transaction that has written nothing: its snapshot is its place in the order.
 fn commit_reads(mut transaction: Transaction, watched: &[(bytes::Bytes, u64)]) -> Result<Committed, Error> {
     let (start, shared) = (transaction.start(), transaction.shared().clone());
-    transaction.ends();
     let mut oracle = shared.oracle();
+    transaction.ends_in(&mut oracle);
     oracle.check()?;
     if let Some((key, since)) = watched.iter().find(|(key, since)| oracle.changed_since(key, *since)) {
         oracle.counts.conflicts += 1;

@@ -13,7 +13,7 @@
 //! All commits of a group become visible at once. So a key that several of them wrote needs its last cell only: no
 //! transaction starts at a timestamp inside the group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_se
 /// Flushes a group, and returns the bytes of its records. Repeats each step until the store takes it.
 pub(crate) async fn flush(shared: &Shared, group: Vec<Pending>) -> Result<usize, Error> {
     let Some(last) = group.last().map(|commit| commit.timestamp) else { return Ok(0) };
-    if let Err(error) = overwrite(shared, &newest_cells(&group)).await {
+    let (cells, overwritten) = (newest_cells(&group), overwritten(&group));
+    if let Err(error) = overwrite(shared, &cells, overwritten).await {
         shared.stop(&error);
         group.into_iter().for_each(|commit| commit.tell(Err(error.clone())));
         return Err(error);
@@ -51,10 +52,14 @@ pub(crate) async fn flush(shared: &Shared, group: Vec<Pending>) -> Result<usize,
 }
 
 /// Puts cells in place of those that the store has.
-async fn overwrite(shared: &Shared, cells: &[KeyedCell]) -> Result<(), Error> {
+async fn overwrite(
+    shared: &Shared,
+    cells: &[KeyedCell],
+    overwritten: HashMap<Bytes, Option<Cell>>,
+) -> Result<(), Error> {
     let is_put_first = shared.options.bugs.has(Bug::OverwrittenBeforeKept);
     // Keep the old versions, before anything is overwritten.
-    let mut old = Some(old_cells(shared, cells).await?);
+    let mut old = Some(old_cells(shared, cells, overwritten).await?);
     if let Some(old) = old.take_if(|_| !is_put_first) {
         shared.versions().keep(cells, old);
     }
@@ -63,6 +68,7 @@ async fn overwrite(shared: &Shared, cells: &[KeyedCell]) -> Result<(), Error> {
     if let Some(old) = old {
         shared.versions().keep(cells, old);
     }
+    shared.newest_cells().flushed(cells);
     Ok(())
 }
 
@@ -75,20 +81,41 @@ fn newest_cells(group: &[Pending]) -> Vec<KeyedCell> {
     cells.into_iter().collect()
 }
 
-/// The store's cells of the keys that are about to be overwritten. The cell that says whose the store is comes along.
-async fn old_cells(shared: &Shared, cells: &[KeyedCell]) -> Result<Vec<Option<Cell>>, Error> {
-    let mut keys = Vec::with_capacity(cells.len() + 1);
-    keys.extend(cells.iter().map(|(key, _)| key.clone()));
+/// Cells of the store that the first writer of each key in the group has read.
+fn overwritten(group: &[Pending]) -> HashMap<Bytes, Option<Cell>> {
+    let mut read = HashMap::new();
+    // A later writer has read what this flush has not written yet, or conflicts.
+    for (key, cell) in group.iter().flat_map(|commit| &commit.overwritten) {
+        read.entry(key.clone()).or_insert_with(|| cell.clone());
+    }
+    read
+}
+
+/// The store's cells of the keys that are about to be overwritten: those that their writers have read, those of the last
+/// flushes, and the others from the store. The cell that says whose the store is comes along.
+async fn old_cells(
+    shared: &Shared,
+    cells: &[KeyedCell],
+    mut overwritten: HashMap<Bytes, Option<Cell>>,
+) -> Result<Vec<Option<Cell>>, Error> {
+    let mut known: Vec<Option<Option<Cell>>> = {
+        let newest = shared.newest_cells();
+        let mut of = |key: &Bytes| newest.get(key).map(Some).or_else(|| overwritten.remove(key));
+        cells.iter().map(|(key, _)| of(key)).collect()
+    };
+    let unknown = cells.iter().zip(&known).filter(|(_, known)| known.is_none());
+    let mut keys: Vec<Bytes> = unknown.map(|((key, _), _)| key.clone()).collect();
     keys.push(shared.ownership.key());
     let mut old = repeat(shared, "cannot read old versions", || shared.store.get_many(&keys)).await?;
     shared.ownership.check(old.pop().flatten().as_ref())?;
     let flushed = shared.oracle().flushed();
     let is_foreign = |cell: &Option<Cell>| cell.as_ref().is_some_and(|cell| cell.timestamp > flushed);
     if let Some(at) = old.iter().position(is_foreign) {
-        let reason = format!("key {:?} has a cell that this database has not written", cells[at].0);
+        let reason = format!("key {:?} has a cell that this database has not written", keys[at]);
         return Err(Error::StoreTaken { reason });
     }
-    Ok(old)
+    let mut read = old.into_iter();
+    Ok(known.iter_mut().map(|known| known.take().unwrap_or_else(|| read.next().flatten())).collect())
 }
 
 /// Repeats an operation of the store until it succeeds. Gives up if the database is closing and the store fails for

@@ -32,6 +32,7 @@ mod database;
 mod driver;
 mod error;
 mod flush;
+mod newest_cells;
 mod options;
 mod oracle;
 mod ownership;

@@ -11,6 +11,8 @@ pub struct Options {
     pub window: usize,
     /// Maximum size of old versions in memory, in bytes. Default 256 MiB.
     pub versions_size: usize,
+    /// Maximum size of cells in memory that were flushed lately: their next writers need no read of the store. Default 32 MiB.
+    pub newest_cells_size: usize,
     /// Maximum size of commits that are certified and not flushed, in bytes. Further commits are refused. Default 64 MiB.
     pub unflushed_size: usize,
     /// Limit of the wait until a commit is visible. The commit is durable in any case. Default 10 s.
@@ -36,6 +38,7 @@ impl Default for Options {
         Options {
             window: 1 << 18,
             versions_size: 256 << 20,
+            newest_cells_size: 32 << 20,
             unflushed_size: 64 << 20,
             visible_timeout: Duration::from_secs(10),
             sync_interval: Duration::from_secs(1),

@@ -10,12 +10,12 @@
 //! and none sees a part of the group.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use bytes::Bytes;
-use certifier::{Certifier, Refused};
+use certifier::{Certifier, Item, Refused};
 use history::Version;
 use ledger::{Ledger, Reached};
+use stores::Cell;
 use tokio::sync::oneshot;
 
 use crate::bugs::{Bug, Bugs};
@@ -27,7 +27,9 @@ use crate::{Error, Options};
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) timestamp: u64,
-    pub(crate) writes: Arc<WriteSet>,
+    pub(crate) writes: WriteSet,
+    /// Cells that the commit overwrites, as far as its transaction has read them.
+    pub(crate) overwritten: Vec<(Bytes, Option<Cell>)>,
     /// Length of its record.
     pub(crate) bytes: usize,
     /// Tells the client's task that the next start covers the commit.
@@ -38,6 +40,24 @@ impl Pending {
     /// Tells the commit's task, if it still waits.
     pub(crate) fn tell(self, outcome: Result<(), Error>) {
         drop(self.visible.send(outcome));
+    }
+}
+
+/// A write set on its way to certification, with what needs no lock.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    writes: WriteSet,
+    overwritten: Vec<(Bytes, Option<Cell>)>,
+    record: Vec<u8>,
+    items: Vec<Item>,
+}
+
+impl Prepared {
+    /// `read` has the cells that the transaction has read. Those that it overwrites are the store's newest if it is
+    /// certified: nobody has written them since its start.
+    pub(crate) fn of(writes: WriteSet, read: Vec<(Bytes, Option<Cell>)>) -> Result<Prepared, Error> {
+        let overwritten = read.into_iter().filter(|(key, _)| writes.get(key).is_some()).collect();
+        Ok(Prepared { record: writes.to_record()?, items: writes.items(), writes, overwritten })
     }
 }
 
@@ -130,11 +150,10 @@ impl Oracle {
         &mut self,
         start: u64,
         watched: &[(Bytes, u64)],
-        writes: WriteSet,
+        Prepared { writes, overwritten, record, items }: Prepared,
         ledger: &Ledger,
     ) -> Result<Certified, Error> {
         self.check()?;
-        let record = writes.to_record()?;
         if self.unflushed_bytes > self.unflushed_limit {
             self.counts.busy += 1;
             return Err(Error::Busy { bytes: self.unflushed_bytes });
@@ -146,14 +165,14 @@ impl Oracle {
             return Err(Error::Conflict { key: key.clone(), with: since + 1 });
         }
         let from = if self.bugs.has(Bug::CertifiedFromNewest) { self.newest() } else { start };
-        let certified = self.certifier.certify(Version::new(from), &writes.items());
+        let certified = self.certifier.certify(Version::new(from), &items);
         let version = certified.map_err(|refused| self.refused(start, &writes, refused))?.version;
         let durable = ledger.append(version, &record);
         let (visible, wait) = oneshot::channel();
         let (timestamp, bytes) = (version.get(), record.len());
         self.unflushed_bytes += bytes;
         self.counts.commits += 1;
-        self.pending.push_back(Pending { timestamp, writes: Arc::new(writes), bytes, visible });
+        self.pending.push_back(Pending { timestamp, writes, overwritten, bytes, visible });
         Ok(Certified { timestamp, durable, visible: wait })
     }
 

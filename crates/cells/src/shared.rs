@@ -6,6 +6,7 @@ use ledger::Ledger;
 use stores::{Reads, Store};
 use tokio::sync::{Notify, RwLock, watch};
 
+use crate::newest_cells::NewestCells;
 use crate::oracle::Oracle;
 use crate::ownership::Ownership;
 use crate::versions::Versions;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) ownership: Ownership,
     oracle: Mutex<Oracle>,
     versions: Mutex<Versions>,
+    /// Only the driver asks.
+    newest_cells: Mutex<NewestCells>,
     /// Reads of a store with weak reads hold it shared; what the store has settled is dropped while it is held alone.
     pub(crate) settling: RwLock<()>,
     /// The flushed timestamp, for those who wait for it.
@@ -68,6 +71,7 @@ impl Shared {
             ownership,
             oracle: Mutex::new(oracle),
             versions: Mutex::new(versions),
+            newest_cells: Mutex::new(NewestCells::new(options.newest_cells_size, options.bugs)),
             settling: RwLock::new(()),
             flushed,
             work: Notify::new(),
@@ -81,6 +85,10 @@ impl Shared {
 
     pub(crate) fn versions(&self) -> MutexGuard<'_, Versions> {
         locked(&self.versions)
+    }
+
+    pub(crate) fn newest_cells(&self) -> MutexGuard<'_, NewestCells> {
+        locked(&self.newest_cells)
     }
 
     pub(crate) fn is_weak(&self) -> bool {

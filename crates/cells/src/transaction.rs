@@ -1,7 +1,7 @@
 //! A transaction: its snapshot, its reads and its write set.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use stores::{Cell, Direction, KeyRange};
@@ -9,12 +9,15 @@ use stores::{Cell, Direction, KeyRange};
 use crate::Error;
 use crate::bugs::Bug;
 use crate::error::Lost;
+use crate::oracle::Oracle;
 use crate::shared::{Handle, Shared};
 use crate::versions::Known;
 use crate::write_set::{RESERVED, WriteSet, check_key};
 
 /// Cells that one page of a scan asks the store for, at least and at most.
 const PAGE: (usize, usize) = (16, 1_024);
+/// Read cells that a transaction keeps for its flush.
+const MOST_READ: usize = 64;
 
 /// A transaction over one snapshot. Dropped, it is rolled back.
 #[derive(Debug)]
@@ -27,21 +30,25 @@ pub struct Transaction {
     pub(crate) writes: WriteSet,
     /// Keys that must be unchanged since a timestamp when the transaction commits.
     pub(crate) watched: Vec<(Bytes, u64)>,
+    /// Cells that were read from the store and may be overwritten: the flush need not read them again.
+    read: Mutex<Vec<(Bytes, Option<Cell>)>>,
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
         if self.is_active {
-            self.shared().oracle().counts.rollbacks += 1;
-            self.ends();
+            let shared = Arc::clone(self.shared());
+            let mut oracle = shared.oracle();
+            oracle.counts.rollbacks += 1;
+            self.ends_in(&mut oracle);
         }
     }
 }
 
 impl Transaction {
     pub(crate) fn new(handle: Arc<Handle>, start: u64, is_read_only: bool) -> Transaction {
-        let (writes, watched) = (WriteSet::default(), Vec::new());
-        Transaction { handle, start, is_read_only, is_active: true, writes, watched }
+        let (writes, watched, read) = (WriteSet::default(), Vec::new(), Mutex::default());
+        Transaction { handle, start, is_read_only, is_active: true, writes, watched, read }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -49,9 +56,9 @@ impl Transaction {
     }
 
     /// Needs no snapshot any more.
-    pub(crate) fn ends(&mut self) {
+    pub(crate) fn ends_in(&mut self, oracle: &mut Oracle) {
         if std::mem::take(&mut self.is_active) {
-            self.handle.shared.oracle().end(self.start);
+            oracle.end(self.start);
         }
     }
 
@@ -75,10 +82,23 @@ impl Transaction {
         // The store comes first: a version that it no longer has was kept before it was overwritten.
         let cell = shared.store.get(key).await?;
         if !shared.is_weak() && cell.as_ref().is_none_or(|cell| cell.timestamp <= self.start) {
+            self.remembers(key, cell.as_ref());
             return Ok(cell.and_then(|cell| cell.value));
         }
         let known = shared.versions().at(key, self.start);
         self.resolve(cell, known)
+    }
+
+    fn remembers(&self, key: &[u8], cell: Option<&Cell>) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_read_only && read.len() < MOST_READ {
+            read.push((Bytes::copy_from_slice(key), cell.cloned()));
+        }
+    }
+
+    /// The cells that were read from the store.
+    pub(crate) fn takes_reads(&mut self) -> Vec<(Bytes, Option<Cell>)> {
+        std::mem::take(self.read.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The version at the start, of the store's cell and of what is kept.

@@ -43,11 +43,21 @@ impl Default for EmbeddedOptions {
     }
 }
 
+type CellTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
 /// A store in a file. One process has it open.
 pub struct EmbeddedStore {
     path: PathBuf,
     /// `None` after a close.
-    database: RwLock<Option<Arc<Database>>>,
+    open: RwLock<Option<Open>>,
+}
+
+/// An open file.
+#[derive(Clone)]
+struct Open {
+    database: Arc<Database>,
+    /// The cells as the last put left them: reads share it, since to open one takes longer than to read a cell.
+    cells: Arc<CellTable>,
 }
 
 impl fmt::Debug for EmbeddedStore {
@@ -72,7 +82,9 @@ impl EmbeddedStore {
             Ok(transaction.commit()?)
         };
         tables().map_err(|error| refused(path, &error))?;
-        Ok(EmbeddedStore { path: path.to_owned(), database: RwLock::new(Some(Arc::new(database))) })
+        let cells = Arc::new(cells_of(&database).map_err(|error| refused(path, &error))?);
+        let open = Open { database: Arc::new(database), cells };
+        Ok(EmbeddedStore { path: path.to_owned(), open: RwLock::new(Some(open)) })
     }
 
     /// Gives free space in the file of a closed store back to the system; returns whether there was any. Takes as long as
@@ -84,17 +96,26 @@ impl EmbeddedStore {
         create(path, options)?.compact().map_err(|error| refused(path, &error))
     }
 
-    fn database(&self) -> Result<Arc<Database>, StoreError> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        database.clone().ok_or_else(|| StoreError::refused("the store is closed"))
+    fn opened(&self) -> Result<Open, StoreError> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| StoreError::refused("the store is closed"))
     }
 
-    fn cells(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>, StoreError> {
-        let open = |database: &Database| -> Result<_, redb::Error> {
-            let table = database.begin_read()?.open_table(CELLS);
-            table.map_err(|error: TableError| error.into())
-        };
-        open(&*self.database()?).map_err(|error| refused(&self.path, &error))
+    fn cells(&self) -> Result<Arc<CellTable>, StoreError> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let cells = open.as_ref().map(|open| Arc::clone(&open.cells));
+        cells.ok_or_else(|| StoreError::refused("the store is closed"))
+    }
+
+    /// Shows later reads what has been put. A reader of older cells would keep their pages from being used again. The lock
+    /// is held while the cells are opened: of two puts the later one stays.
+    fn shows_cells(&self) -> Result<(), StoreError> {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = &mut *open {
+            let cells = cells_of(&open.database).map_err(|error| refused(&self.path, &error))?;
+            open.cells = Arc::new(cells);
+        }
+        Ok(())
     }
 
     /// Runs what blocks apart from the runtime's threads.
@@ -102,12 +123,28 @@ impl EmbeddedStore {
         &self,
         work: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (database, path) = (self.database()?, self.path.clone());
+        let (Open { database, .. }, path) = (self.opened()?, self.path.clone());
         let done =
             tokio::task::spawn_blocking(move || work(&database).map_err(|error| refused(&path, &error)))
                 .await;
         done.unwrap_or_else(|error| Err(StoreError::unknown(error)))
     }
+
+    /// The same for work that changes cells.
+    async fn changing<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let done = self.blocking(work).await?;
+        self.shows_cells()?;
+        Ok(done)
+    }
+}
+
+/// The cells as they are now.
+fn cells_of(database: &Database) -> Result<CellTable, redb::Error> {
+    let table = database.begin_read()?.open_table(CELLS);
+    table.map_err(|error: TableError| error.into())
 }
 
 fn create(path: &Path, options: EmbeddedOptions) -> Result<Database, StoreError> {
@@ -161,11 +198,13 @@ fn put_in(transaction: &WriteTransaction, batch: &[KeyedCell]) -> Result<(), red
     let mut tombstones = None;
     let mut highest = 0;
     for (key, cell) in batch {
-        let newest = cells.get(&key[..])?.map(|before| timestamp(before.value()));
-        if newest.is_some_and(|newest| newest >= cell.timestamp) {
+        // One descent for both: an older cell than the one there is rare, and is taken back.
+        let before = cells.insert(&key[..], &encoded(cell)[..])?;
+        let newer = before.filter(|before| timestamp(before.value()) >= cell.timestamp);
+        if let Some(newer) = newer.map(|newer| newer.value().to_vec()) {
+            cells.insert(&key[..], &newer[..])?;
             continue;
         }
-        cells.insert(&key[..], &encoded(cell)[..])?;
         highest = highest.max(cell.timestamp);
         if cell.is_tombstone() {
             let table = match &mut tombstones {
@@ -230,7 +269,7 @@ impl Store for EmbeddedStore {
         // Neighbouring keys share pages.
         let mut batch = batch.to_vec();
         batch.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        self.blocking(move |database| put(database, &batch)).await
+        self.changing(move |database| put(database, &batch)).await
     }
 
     async fn scan(
@@ -262,7 +301,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn drop_tombstones(&self, below: u64) -> Result<u64, StoreError> {
-        self.blocking(move |database| drop_below(database, below)).await
+        self.changing(move |database| drop_below(database, below)).await
     }
 
     async fn sync(&self) -> Result<(), StoreError> {
@@ -297,7 +336,7 @@ impl Store for EmbeddedStore {
     async fn close(&self) -> Result<(), StoreError> {
         self.sync().await?;
         // The file is free when reads that run have ended.
-        drop(self.database.write().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.open.write().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
     }
 }

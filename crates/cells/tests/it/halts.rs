@@ -12,6 +12,7 @@ use bytes::Bytes;
 use cells::{Begin, Database, Error, Options};
 use disk::{Disk, Faults};
 use stores::{Description, Direction, KeyRange, KeyedCell, MemoryStore, Reads, Store, StoreError};
+use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 /// The part of an operation that is done before the store halts.
@@ -29,9 +30,22 @@ struct HaltingStore {
     /// Operations until the halt.
     left: AtomicU64,
     part: Part,
+    /// Number of syncs that have ended.
+    syncs: watch::Sender<u64>,
 }
 
 impl HaltingStore {
+    fn over(store: Arc<MemoryStore>, left: u64, part: Part) -> Arc<HaltingStore> {
+        let (left, (syncs, _)) = (AtomicU64::new(left), watch::channel(0));
+        Arc::new(HaltingStore { store, left, part, syncs })
+    }
+
+    /// Ends when so many syncs have ended.
+    async fn until_synced(&self, syncs: u64) {
+        let mut ended = self.syncs.subscribe();
+        ended.wait_for(|ended| *ended >= syncs).await.expect("the store lives");
+    }
+
     /// Whether this operation is the one.
     fn halts(&self) -> bool {
         self.left.fetch_sub(1, Ordering::Relaxed) == 1
@@ -83,7 +97,9 @@ impl Store for HaltingStore {
         let halts = self.halts();
         let is_done = !(halts && matches!(self.part, Part::Nothing));
         let synced = if is_done { self.store.sync().await } else { Ok(()) };
-        self.answers(halts, synced).await
+        let synced = self.answers(halts, synced).await;
+        self.syncs.send_modify(|syncs| *syncs += 1);
+        synced
     }
 
     fn reads(&self) -> Reads {
@@ -141,8 +157,10 @@ fn in_process<T>(
             Database::open_stepped(store, &disk, Path::new("db"), options()).await.expect("it opens");
         let driver = tokio::task::spawn_local(driver.run());
         let ledger = tokio::task::spawn_local(async move {
+            // A group takes a millisecond.
+            let mut groups = tokio::time::interval(Duration::from_millis(1));
             loop {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                groups.tick().await;
                 steps.step().expect("the disk works");
             }
         });
@@ -158,10 +176,11 @@ fn in_process<T>(
 }
 
 /// Runs the scenario until the store halts; counts the acknowledged transactions.
-fn run_scenario(store: Arc<dyn Store>, faults: &Faults) -> usize {
+fn run_scenario(store: &Arc<HaltingStore>, faults: &Faults) -> usize {
     let acknowledged = AtomicU64::new(0);
-    in_process(store, faults, async |database| {
+    in_process(Arc::clone(store) as Arc<dyn Store>, faults, async |database| {
         for writes in SCENARIO {
+            let syncs = *store.syncs.borrow();
             let mut transaction = database.begin(Begin::default()).await.expect("it begins");
             for (key, value) in writes {
                 match value {
@@ -171,7 +190,7 @@ fn run_scenario(store: Arc<dyn Store>, faults: &Faults) -> usize {
             }
             transaction.commit().await.expect("it commits");
             acknowledged.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_millis(15)).await;
+            store.until_synced(syncs + 1).await;
         }
     });
     usize::try_from(acknowledged.into_inner()).expect("few transactions")
@@ -193,15 +212,14 @@ fn process_killed_at_each_operation_recovers() {
             // The second process is killed while it recovers; 0 stands for not at all.
             for again in 0..6 {
                 let (store, faults) = (Arc::new(MemoryStore::new()), Faults::in_memory());
-                let halting =
-                    |left| Arc::new(HaltingStore { store: store.clone(), left: AtomicU64::new(left), part });
-                let acknowledged = run_scenario(halting(operation), &faults);
+                let halting = |left| HaltingStore::over(store.clone(), left, part);
+                let acknowledged = run_scenario(&halting(operation), &faults);
                 faults.lose_power(operation).expect("a disk in memory can be written");
                 store.lose_unsynced(0);
                 if again > 0 {
-                    in_process(halting(again), &faults, async |_| {
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    });
+                    let halting = halting(again);
+                    // The claim is synced, and then the store.
+                    in_process(halting.clone(), &faults, async |_| halting.until_synced(2).await);
                     store.lose_unsynced(0);
                     recoveries += 1;
                 }
