@@ -10,6 +10,7 @@
 mod busy;
 mod faults;
 mod ground;
+mod key_value;
 mod page;
 mod peers;
 mod pgpool;
@@ -101,6 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         print!("{}", list(&all));
         return Ok(());
     }
+    let key_value = key_value_names(options);
     let chosen = chosen(&all, options)?;
     let mut loads = chosen.iter().flat_map(|experiment| &experiment.load);
     let mut setups = chosen.iter().flat_map(|experiment| &experiment.setup);
@@ -119,6 +121,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             wrong.extend(one(&runtime, experiment, options, pen, &stop)?);
         }
     }
+    for name in key_value.iter().filter(|_| !stop.was_asked()) {
+        key_value::run(name, &key_value_choice(options))?;
+    }
     match wrong.len() {
         0 => Ok(()),
         count => Err(Failure::new(format!("{count} checks of the data failed:\n  {}", wrong.join("\n  ")))),
@@ -130,14 +135,37 @@ fn list(all: &[Experiment]) -> Table {
     for experiment in all {
         table.push([&experiment.name, &experiment.about, &experiment.paper].map(String::clone).to_vec());
     }
+    key_value::list().into_iter().for_each(|row| table.push(row.to_vec()));
     table
+}
+
+/// The experiments with key-value stores that were asked for.
+fn key_value_names(options: &Options) -> Vec<String> {
+    let names = options.names.iter().flat_map(|name| match name.as_str() {
+        "all" => key_value::names(options.quick),
+        name => vec![name.to_owned()],
+    });
+    names.filter(|name| key_value::is_one(name)).collect()
+}
+
+fn key_value_choice(options: &Options) -> key_value::Choice {
+    key_value::Choice {
+        quick: options.quick,
+        loads: options.load.clone(),
+        clients: options.clients,
+        rounds: options.rounds,
+        time_s: options.time,
+        seed: options.seed,
+        results: options.results.clone(),
+        pages: options.pages.clone(),
+    }
 }
 
 /// The rows that were asked for, as they were asked for.
 fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Failure> {
     let names = || all.iter().map(|experiment| experiment.name.as_str()).collect::<Vec<_>>().join(", ");
     let mut chosen = Vec::new();
-    for name in &options.names {
+    for name in options.names.iter().filter(|name| !key_value::is_one(name)) {
         let before = chosen.len();
         chosen.extend(all.iter().filter(|experiment| name == "all" || *name == experiment.name).cloned());
         if chosen.len() == before {

@@ -23,21 +23,24 @@ pub(super) fn write(
     for plot in &drawn {
         std::fs::copy(plot, folder.join(plot.file_name().unwrap_or_default()))?;
     }
-    let page = folder.join(format!("{}.md", experiment.name));
-    let there = match std::fs::read_to_string(&page) {
-        Ok(there) => there,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => beginning(experiment),
-        Err(error) => return Err(error.into()),
-    };
-    let text = with(&there, &generated(experiment, results, &drawn))
-        .ok_or_else(|| Failure::new(format!("{} lacks the marks of the generated part", page.display())))?;
-    Ok(std::fs::write(page, text)?)
+    let Experiment { name, about, paper, .. } = experiment;
+    let beginning = format!("# {name}\n\n{paper}: {about}.");
+    let page = folder.join(format!("{name}.md"));
+    fill(&page, &beginning, &generated(experiment, results, &drawn))
 }
 
-/// The beginning of a page that does not exist yet.
-fn beginning(experiment: &Experiment) -> String {
-    let Experiment { name, about, paper, .. } = experiment;
-    format!("# {name}\n\n{paper}: {about}.\n\n{BEGIN}\n{END}\n")
+/// Puts the generated part into a page. A page that does not exist yet begins with `beginning`.
+pub(super) fn fill(page: &Path, beginning: &str, generated: &str) -> Result<(), Failure> {
+    let there = match std::fs::read_to_string(page) {
+        Ok(there) => there,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("{beginning}\n\n{BEGIN}\n{END}\n")
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let text = with(&there, generated)
+        .ok_or_else(|| Failure::new(format!("{} lacks the marks of the generated part", page.display())))?;
+    Ok(std::fs::write(page, text)?)
 }
 
 /// The page with another part between its marks.

@@ -5,3 +5,4 @@ mod exit_codes;
 #[cfg(feature = "control-groups")]
 mod experiment;
 mod fixture;
+mod key_value;
