@@ -234,6 +234,10 @@ async fn what_cannot_be_run_with_the_same_effect_is_said() {
     let mut fed = Fed::logging(&format!("{MARK}; {ROLES}")).await;
     let control = crate::client(&fed.primary.address("postgres")).await.unwrap();
     for (before, command, says) in UNRUN {
+        // Since 17 a transaction may use new labels of a type that it has made.
+        if *says == "unsafe use of new value" && testkit::majors::usual_major() >= 17 {
+            continue;
+        }
         control.batch_execute(before).await.unwrap_or_else(|error| panic!("{before}: {error:?}"));
         feed(&mut fed, before).await;
         let contents = super::contents(&fed.replica);

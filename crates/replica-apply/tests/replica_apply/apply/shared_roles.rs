@@ -67,8 +67,9 @@ async fn options_of_memberships_are_copied() {
     let stranger = Options { standbys: 0, ..Scratch::options_of_a_stranger() };
     let (primary, replica) = (Scratch::of_major(16, &options), Scratch::of_major(16, &stranger));
     let programs = testkit::majors::programs(16);
+    primary.query("CREATE DATABASE shop");
     primary.query(
-        "CREATE ROLE owners; CREATE ROLE clerk LOGIN; CREATE ROLE boss SUPERUSER; CREATE DATABASE shop; \
+        "CREATE ROLE owners; CREATE ROLE clerk LOGIN; CREATE ROLE boss; \
          GRANT owners TO clerk WITH INHERIT FALSE, SET FALSE",
     );
     primary.query_in(
@@ -83,7 +84,7 @@ async fn options_of_memberships_are_copied() {
             let clerk = server.primary().address("clerk", "shop");
             async move {
                 let clerk = Control::connect(&clerk).await.unwrap();
-                let rows = clerk.rows("SELECT id FROM t").await.unwrap();
+                let rows = clerk.rows("SELECT id FROM public.t").await.unwrap();
                 (rows.len(), clerk.rows("SET ROLE owners").await.is_ok())
             }
         })
