@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Tests at servers of other majors of PostgreSQL than the oldest one: scripts/test_majors.sh [--all] [MAJOR..]
+# Tests on other majors of PostgreSQL than 15: scripts/test_majors.sh [--all] [MAJOR..]
 #
-# Without --all those that `make test` runs on each major: the analysis with its corpus and its oracle, attaching and
-# decoding, one Consort that serves, a logical replica that is fed, one history. With --all every test of these crates.
+# Without --all these are the tests that `make test` runs on each major: the analysis with its corpus and its oracle,
+# attaching, own connections, one cluster of `consort up`, a logical replica, and histories with faults. --all runs every
+# test with PostgreSQL servers, but those of designs whose nodes are of one kind.
 # The variable CONSORT_POSTGRES_BIN names the program folder of the servers for any test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,35 +14,18 @@ if [ "${1:-}" = --all ]; then
     shift
 fi
 wanted=" ${*:-16 17 18} "
-cargo=${CARGO:-cargo}
 
-# A crate, its test program, and the tests to run.
-some() {
-    cat <<'END'
-statement-analysis it
-postgres it attach:: decoder::a analysis:: own_connections::
-consort it serving::attach fed::a_replica_is_fed fed::all_types life::a_cluster
-experiments it nothing_is_stale
-END
-}
+programs=(--test it)
+tests=(builtin:: corpus:: differs:: harmless:: oracle:: order:: attach:: own_connections::
+    life::a_cluster fed::a_replica_is_fed fed::all_types nothing_is_stale_and_histories)
+if [ -n "$all" ]; then
+    programs+=(--test node --test local_cluster --test replica_apply)
+    tests=(--skip peers:: --skip tier:: --skip kv::)
+fi
 
-every() {
-    cat <<'END'
-statement-analysis it
-postgres it
-local-cluster local_cluster
-replica-apply replica_apply
-node node
-consort it
-workloads it
-END
-}
-
+# One build for all crates: a crate alone would have other features.
 scripts/postgresql_majors.sh --list | while read -r major folder; do
     case $wanted in *" $major "*) ;; *) continue ;; esac
-    if [ -n "$all" ]; then every; else some; fi | while read -r crate program tests; do
-        echo "PostgreSQL $major: $crate $tests"
-        # shellcheck disable=SC2086 # The names are words.
-        CONSORT_POSTGRES_BIN=$folder $cargo test -q --locked -p "$crate" --test "$program" -- $tests </dev/null
-    done
+    echo "tests on PostgreSQL $major"
+    CONSORT_POSTGRES_BIN=$folder ${CARGO:-cargo} test -q --locked --workspace "${programs[@]}" -- "${tests[@]}" </dev/null
 done
