@@ -68,6 +68,8 @@ pub struct SessionState {
     probing: Probing,
     /// `random()` may be a sequence that exists only at the primary.
     seeded: bool,
+    /// A probe came before the analysis of statements that may have seeded it.
+    undecided: bool,
     /// The session has had application settings, which are empty and not absent after a rollback or a reset.
     application_settings: bool,
     beginning: Beginning,
@@ -94,6 +96,7 @@ impl SessionState {
             dirt: DirtSet::of(&[Dirt::Fresh]),
             probing: Probing { due: true, may_have_ended: false, had_temporary: false },
             seeded: false,
+            undecided: false,
             application_settings: startup.sets_for_applications(),
             beginning: Beginning {
                 has_application_settings: startup.sets_for_applications(),
@@ -309,7 +312,7 @@ impl SessionState {
 
     /// True if `random()` may be a sequence that was begun at the primary.
     pub fn is_seeded(&self) -> bool {
-        self.seeded || self.dirt.has(Dirt::Unjudged)
+        self.seeded || self.undecided || self.dirt.has(Dirt::Unjudged)
     }
 
     /// True if extensions may have state in the session that a standby's connection lacks: code has run that may have set it,
@@ -364,6 +367,8 @@ impl SessionState {
     /// or caused this dirt.
     pub fn judged(&mut self, dirt: Option<Dirt>) {
         self.application_settings |= matches!(dirt, Some(Dirt::Function | Dirt::Code | Dirt::Unknown));
+        let undecided = std::mem::take(&mut self.undecided);
+        self.seeded |= undecided && matches!(dirt, Some(Dirt::Function | Dirt::Unknown));
         if !self.dirt.has(Dirt::Unjudged) {
             return;
         }
@@ -566,7 +571,7 @@ impl SessionState {
         let first = self.resets_to();
         self.transaction.now.own = self.defaults.clone();
         self.transaction.now.own_after = None;
-        self.seeded = self.is_seeded();
+        self.undecided |= self.dirt.has(Dirt::Unjudged);
         self.dirt.keep(Dirt::Library);
         self.overflown = false;
         self.reports.moved = true;
@@ -628,7 +633,7 @@ impl SessionState {
         self.transaction.now.settings = settings;
         self.named.were_asked();
         self.transaction.keep_settings();
-        self.seeded = self.is_seeded();
+        self.undecided |= self.dirt.has(Dirt::Unjudged);
         let had = (self.probing.had_temporary, self.dirt.has(Dirt::Temporary));
         self.dirt.keep(Dirt::Library);
         self.beginning.has_application_settings |= found.contains(&Found::ApplicationSettings);

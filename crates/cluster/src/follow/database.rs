@@ -213,7 +213,7 @@ fn demand_a_run(cluster: &Cluster, id: DatabaseId) -> Result<(), Error> {
 /// Takes in output of the slot. DDL is a barrier: knowledge from before it is void.
 fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
     match decoded {
-        Decoded::Commit { commit, ddl, locked_out, changes } => {
+        Decoded::Commit { commit, ddl, rows: beyond_ddl, locked_out, changes } => {
             let (of, end, xid) = (commit.database, commit.end, commit.xid);
             let wrote = cluster.statements_travel().then(|| Arc::new(commit.wrote.clone()));
             let rows = changes.map(|changes| {
@@ -223,8 +223,8 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
             if !locked_out.is_nothing() {
                 cluster.scheduler().lock_marks.mark(of, &locked_out);
             }
-            let ddl_or_table = database.extension_table_written(&commit.wrote, xid) && !ddl;
-            if ddl_or_table {
+            let touched = if ddl { &beyond_ddl } else { &commit.wrote };
+            if database.extension_table_written(touched, xid) && !ddl {
                 cluster.understanding().forget(commit.database);
             }
             let decoded = if ddl {

@@ -79,6 +79,8 @@ pub enum Decoded {
         commit: Commit,
         /// True if the commit ran DDL, so it wrote [`Footprint::Everything`].
         ddl: bool,
+        /// Footprint of its rows alone, if it ran DDL.
+        rows: Footprint,
         /// Relations that the transaction may have locked against readers: truncated ones, or everything after
         /// DDL that takes such locks.
         locked_out: Footprint,
@@ -359,13 +361,14 @@ impl Decoder {
             return Err(malformed());
         }
         self.counts.commits += 1;
-        let wrote = if ddl { Footprint::Everything } else { wrote };
+        let (wrote, rows) = if ddl { (Footprint::Everything, wrote) } else { (wrote, Footprint::NOTHING) };
         if ddl {
             self.forget_what_ddl_changed(xid);
         }
         Ok(Decoded::Commit {
             commit: Commit { database: self.database, xid, start, end, wrote },
             ddl,
+            rows,
             locked_out,
             changes: kept.map(Kept::finish),
         })
