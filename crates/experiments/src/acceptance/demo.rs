@@ -14,7 +14,7 @@ const SHARE_WISH: f64 = 0.60;
 /// Runs and judges it.
 pub(super) fn run(runtime: &Runtime, options: &Options, lines: &mut Lines) -> Result<(), Failure> {
     for &writers in &options.writers {
-        for (design, report) in compare(runtime, writers, options.time(), 0)? {
+        for (design, report) in compare(runtime, writers, options.time(), 0, None)? {
             let what = |what: &str| format!("demo, writers {}, {design}: {what}", writers.name());
             let wrong = format!(
                 "{} stale, {} backwards, {} wrong sums of {} reads",
