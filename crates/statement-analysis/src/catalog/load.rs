@@ -102,8 +102,8 @@ const FUNCTIONS: &str = "
            CASE WHEN g.aggfnoid IS NOT NULL THEN array_to_string(ARRAY[g.aggtransfn, g.aggfinalfn, g.aggcombinefn,
                 g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn]::oid[], ',') END,
            p.provolatile, l.lanname IN ('c', 'internal'), CASE l.lanname WHEN 'internal' THEN p.prosrc END,
-           -- Words of code that sets a seed or a parameter of an extension, or that runs other text.
-           CASE WHEN l.lanname IN ('sql', 'plpgsql')
+           -- Words of code that sets a seed or a parameter of an extension, or that runs other text. Consort's own code does not.
+           n.nspname <> 'consort' AND CASE WHEN l.lanname IN ('sql', 'plpgsql')
                 THEN p.prosrc ~* '(seed|set_config|execute|set_limit|isn_weak|nls_sort|dblink|\\mset\\M[^;]*[.])'
                 ELSE l.lanname <> 'internal' AND p.provolatile = 'v' END
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
