@@ -12,7 +12,8 @@ pub enum Error {
     Conflict {
         /// The key.
         key: Bytes,
-        /// The commit timestamp of the other transaction, or a later one.
+        /// The commit timestamp of the other transaction, or a later one. A repetition that begins with
+        /// [`Consistency::Session`](crate::Consistency::Session) of it waits for that commit, and does not meet it again.
         with: u64,
     },
     /// The transaction's snapshot is older than what is remembered: it must run again.

@@ -53,8 +53,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// `read` has the cells that the transaction has read. Those that it overwrites are the store's newest if it is
-    /// certified: nobody has written them since its start.
+    /// `read` has the cells that the transaction has read. If it is certified, then those that it overwrites are the store's
+    /// newest: no commit has written them since its start.
     pub(crate) fn of(writes: WriteSet, read: Vec<(Bytes, Option<Cell>)>) -> Result<Prepared, Error> {
         let overwritten = read.into_iter().filter(|(key, _)| writes.get(key).is_some()).collect();
         Ok(Prepared { record: writes.to_record()?, items: writes.items(), writes, overwritten })

@@ -63,8 +63,7 @@ Examples:
   consort demo --time 30
   consort demo --delay 100
   consort demo --postgres-bin /opt/pg18/bin
-  consort demo --design base
-  consort demo --design dmv";
+  consort demo --design base";
 
 /// Runs and compares.
 pub fn run(options: &Options) -> Result<(), Failure> {

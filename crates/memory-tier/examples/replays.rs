@@ -11,7 +11,7 @@ use memory_tier::node::{Limits, Node, Options, Policy};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SECRET: [u8; 32] = [7; 32];
 const ITEMS: u64 = 100_000;
@@ -78,9 +78,9 @@ fn load(master: &Member, clients: u64, inserts: u64) -> (u64, u64) {
     (committed.into_inner(), refused.into_inner())
 }
 
-/// What nodes hold, to the size of the database.
+/// Memory of the nodes, to the size of the database.
 fn memory(master: &Member, slave: &Member) {
-    // What the examiner has not applied yet is gone after its next turns.
+    // Diffs that the examiner has not applied yet are gone after its next turns.
     thread::sleep(Duration::from_secs(1));
     let pages = master.copied_pages();
     let database = pages * 4096;

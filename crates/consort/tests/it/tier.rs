@@ -295,7 +295,7 @@ fn sequences_give_each_value_once_to_transactions_that_overlap() {
     assert_eq!(client.number(next).unwrap(), 1);
 }
 
-/// A restarted sequence begins again inside of its transaction, for nobody else before the commit, and not after a roll-back.
+/// A restarted sequence begins again inside of its transaction, for others after the commit, and not after a roll-back.
 #[test]
 fn a_sequence_that_restarts_begins_again_in_its_transaction() {
     let tier = Tier::start(2);

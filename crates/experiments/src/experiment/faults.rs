@@ -109,10 +109,18 @@ async fn at(
     name: String,
     what: impl FnOnce(&Node) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
-    let done = tokio::task::spawn_blocking(move || {
+    meanwhile(move || {
         let node = cluster.nodes().iter().find(|node| node.name() == name);
         node.map_or_else(|| Err(Failure::new(format!("server {name} does not exist"))), what)
-    });
+    })
+    .await
+}
+
+/// Work that blocks, while clients go on.
+pub(super) async fn meanwhile(
+    work: impl FnOnce() -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let done = tokio::task::spawn_blocking(work);
     done.await.map_err(|error| Failure::new(error.to_string()))?
 }
 

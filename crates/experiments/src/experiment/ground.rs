@@ -60,7 +60,7 @@ const PROOF_LIMIT: &str = "50ms";
 /// The machines, by what is on them.
 pub(super) struct Machines {
     nodes: Vec<SmallMachine>,
-    /// Those of a tier in memory.
+    /// Machines of a tier in memory.
     tier: Vec<SmallMachine>,
     consort: SmallMachine,
     /// The primary's name.
@@ -86,7 +86,7 @@ impl Machines {
         name == self.consort.name() || self.of_tier(name).is_some() == setup.is_memory_tier()
     }
 
-    /// That of a node of a tier in memory.
+    /// Machine of a node of a tier in memory.
     pub(super) fn of_tier(&self, name: &str) -> Option<&SmallMachine> {
         self.tier.iter().find(|machine| machine.name() == name)
     }

@@ -17,7 +17,7 @@ use local_cluster::SmallMachine;
 use memory_tier::message::{self, Hello, Order, Purpose, Report, Version};
 use serde::Serialize;
 
-use super::faults::Recovery;
+use super::faults::{Recovery, meanwhile};
 use super::ground::Machines;
 use super::point::Verified;
 use super::table::{Fault, Setup};
@@ -98,9 +98,7 @@ impl Tier {
     async fn start_nodes_meanwhile(&self, machines: &Arc<Machines>) -> Result<(), Failure> {
         let (home, machines) = (Home::at(Some(self.home.folder()))?, machines.clone());
         let (count, page_versions) = (self.count, self.page_versions);
-        let done =
-            tokio::task::spawn_blocking(move || start_nodes(&home, count, page_versions, &machines)).await;
-        done.map_err(|error| Failure::new(error.to_string()))?
+        meanwhile(move || start_nodes(&home, count, page_versions, &machines)).await
     }
 
     /// Compares the pages of all nodes with those of the first.
@@ -198,7 +196,7 @@ impl Tier {
 
 impl Drop for Tier {
     fn drop(&mut self) {
-        // What cannot be ended ends with its machine.
+        // A process that cannot be ended ends with its machine.
         let _ = down::stop_everything(&self.home);
         let _ = remove(self.home.folder());
     }

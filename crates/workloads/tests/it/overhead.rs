@@ -109,7 +109,7 @@ fn the_slow_disk_delays_each_sync() {
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
-/// Of three reads, the second one goes on where the first has ended.
+/// The second of three reads goes on where the first has ended.
 #[test]
 fn the_slow_disk_delays_each_read_that_seeks() {
     let folder = std::env::temp_dir().join(format!("consort-slow-reads-{}", std::process::id()));

@@ -31,7 +31,7 @@ fn serve_keeps_its_data_in_a_cassandra_cluster() {
     fs::write(&file, settings("wrong")).unwrap();
     eventually("the first user", || {
         let refused = consort(&["serve", "--config", &file.display().to_string()]).failed(1);
-        refused.contains("username and/or password are incorrect")
+        refused.contains("and/or password are incorrect")
     });
     fs::write(&file, settings("right")).unwrap();
     for (before, after) in [("(nil)", "one"), ("one", "two"), ("two", "three")] {

@@ -29,7 +29,7 @@ fn seconds() -> Duration {
     Duration::from_secs(given.unwrap_or(0))
 }
 
-/// What the clients share.
+/// State that the clients share.
 struct Run {
     port: u16,
     consistency: &'static str,

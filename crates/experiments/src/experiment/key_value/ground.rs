@@ -49,7 +49,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left is in the system's folder for what may go.
+        // A folder that stays is in the system's folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

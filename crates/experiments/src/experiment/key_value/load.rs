@@ -15,12 +15,12 @@ use super::client::{Client, Outcome, failed};
 use super::tpcc::{self, Tables};
 use super::ycsb::{self, Mix, Rows};
 
-/// Rows that one client loads in one transaction.
-const LOADED_AT_ONCE: usize = 100;
+/// Rows that one client loads in one transaction, or batch: Cassandra refuses batches above 50 KiB.
+const LOADED_AT_ONCE: usize = 20;
 /// New rows of a run at most.
 const NEW_ROWS: u64 = 1_000_000_000;
 
-/// What clients do.
+/// Work of the clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Load {
     /// Single operations on one table.

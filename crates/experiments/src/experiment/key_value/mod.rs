@@ -25,7 +25,7 @@ use load::{Data, Load, Measured};
 use table::Experiment;
 use tpcc::Tables;
 
-/// What a person chooses.
+/// Choices of a person.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     /// Seconds instead of minutes, no verdict.
@@ -114,7 +114,8 @@ async fn measure(experiment: &Experiment, seed: u64) -> Result<Vec<Point>, Failu
         if has_tpcc {
             rows.extend(Tables::of(table::WAREHOUSES).rows());
         }
-        load::fill(ground.clients(*kind, experiment.clients), rows).await?;
+        let loading = if *kind == Kind::Plain { Kind::Batched } else { *kind };
+        load::fill(ground.clients(loading, experiment.clients), rows).await?;
     }
     let mut points = Vec::new();
     for round in 1..=experiment.rounds {

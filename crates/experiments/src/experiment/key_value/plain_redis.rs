@@ -1,15 +1,19 @@
 //! Redis's own client. A row is a string; a sorted set has the keys in order, for scans, as in YCSB's binding for Redis.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use consort::failure::Failure;
-use redis::Pipeline;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Pipeline};
 
 use super::client::{Client, Outcome, failed};
 
 /// The name of the sorted set.
 const INDEX: &str = "plain:index";
+/// Limit of each answer: a busy disk may take longer than the driver's half second.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// A client over a connection that all clients share.
 pub(super) struct PlainRedis {
@@ -23,7 +27,8 @@ impl PlainRedis {
     /// Connects to `redis://host:port/`.
     pub(super) async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
         let client = redis::Client::open(url).map_err(failed)?;
-        client.get_multiplexed_async_connection().await.map_err(failed)
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_LIMIT));
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)
     }
 
     pub(super) fn over(connection: &MultiplexedConnection, is_batched: bool) -> PlainRedis {
@@ -64,6 +69,10 @@ impl Client for PlainRedis {
     }
 
     async fn insert(&mut self, key: Bytes, value: Bytes) -> Result<(), Failure> {
+        if let Some(batch) = &mut self.batch {
+            batch.set(PlainRedis::name(&key), &value[..]).ignore().zadd(INDEX, &key[..], 0).ignore();
+            return Ok(());
+        }
         let mut both = redis::pipe();
         both.set(PlainRedis::name(&key), &value[..]).ignore().zadd(INDEX, &key[..], 0).ignore();
         both.exec_async(&mut self.connection).await.map_err(failed)

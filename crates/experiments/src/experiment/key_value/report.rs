@@ -48,8 +48,9 @@ fn conditions(experiment: &Experiment) -> String {
     let _ = writeln!(
         text,
         "{cores} cores for servers, clients and database; {rows} rows of {value} bytes; {clients} clients; each point \
-         {time_s} s after {warm_up_s} s of warm-up; {rounds} rounds; files {}.\n",
+         {time_s} s after {warm_up_s} s of warm-up; {rounds} rounds; files {}; {}.\n",
         if is_in_memory(&folder) { "in memory" } else { "on a disk" },
+        if cfg!(debug_assertions) { "a build for tests (profile dev)" } else { "an optimized build" },
     );
     text
 }

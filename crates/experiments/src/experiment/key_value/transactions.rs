@@ -12,11 +12,14 @@ use super::client::{Client, Outcome, failed};
 pub(super) struct Transactions {
     database: Database,
     open: Option<Transaction>,
+    /// The commit that has overtaken the last attempt. The next one waits until its snapshot shows it: earlier attempts
+    /// would conflict again.
+    overtaken_by: u64,
 }
 
 impl Transactions {
     pub(super) fn of(database: &Database) -> Transactions {
-        Transactions { database: database.clone(), open: None }
+        Transactions { database: database.clone(), open: None, overtaken_by: 0 }
     }
 
     fn open(&mut self) -> &mut Transaction {
@@ -27,7 +30,7 @@ impl Transactions {
 #[async_trait]
 impl Client for Transactions {
     async fn begin(&mut self) -> Result<(), Failure> {
-        let begin = Begin { read_only: false, consistency: Consistency::Snapshot };
+        let begin = Begin { read_only: false, consistency: Consistency::Session(self.overtaken_by) };
         self.open = Some(self.database.begin(begin).await.map_err(failed)?);
         Ok(())
     }
@@ -49,7 +52,10 @@ impl Client for Transactions {
         let open = self.open.take().expect("a transaction is open");
         match open.commit().await {
             Ok(_) => Ok(Outcome::Committed),
-            Err(Error::Conflict { .. }) => Ok(Outcome::Conflict),
+            Err(Error::Conflict { with, .. }) => {
+                self.overtaken_by = with;
+                Ok(Outcome::Conflict)
+            }
             Err(error) => Err(failed(error)),
         }
     }
