@@ -56,7 +56,7 @@ pub use error::Error;
 pub use facts::{Facts, differences, facts};
 pub use incarnation::Sighting;
 pub use listening::Listening;
-pub use roles::digest;
+pub use roles::{digest, digest_sql};
 pub use snapshot_probe::{Gauge, Gauger};
 pub use temporary::unique_name;
 pub use tls::Tls;

@@ -4,7 +4,7 @@ use crate::soon;
 use history::Epoch;
 use local_cluster::Options;
 use postgres::snapshot_probe::Gauger;
-use postgres::{Analysed, Analyst, Error, attach, differences, digest, facts, load};
+use postgres::{Analysed, Analyst, Error, attach, differences, digest, digest_sql, facts, load};
 use session_state::Settings;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -267,10 +267,11 @@ async fn the_digest_changes_with_roles_and_with_nothing_else() {
     let scratch = Scratch::start(0);
     let control = crate::client(&scratch.address("postgres")).await.unwrap();
     let mut gauger = Gauger::connect(&scratch.address("postgres"), Epoch::new(1)).await.unwrap();
-    let mut last = digest(&control).await.unwrap();
+    let digests = digest_sql(&control).await.unwrap();
+    let mut last = digest(&control, &digests).await.unwrap();
     scratch.query("CREATE TABLE t (n int); INSERT INTO t VALUES (1)");
     scratch.query("VACUUM FREEZE");
-    assert_eq!(digest(&control).await.unwrap(), last);
+    assert_eq!(digest(&control, &digests).await.unwrap(), last);
     for sql in [
         "CREATE ROLE anna",
         "CREATE ROLE staff; ",
@@ -285,7 +286,7 @@ async fn the_digest_changes_with_roles_and_with_nothing_else() {
         "REVOKE staff FROM anna",
     ] {
         scratch.query(sql);
-        let now = digest(&control).await.unwrap();
+        let now = digest(&control, &digests).await.unwrap();
         assert_ne!(now, last, "{sql}");
         assert_eq!(gauger.gauge_with_roles().await.unwrap().1, now, "{sql}");
         last = now;
@@ -340,7 +341,8 @@ async fn cost_of_an_analysis() {
     let start = Instant::now();
     load(&control).await.unwrap();
     println!("catalog: {:?}", start.elapsed());
+    let digests = digest_sql(&control).await.unwrap();
     let start = Instant::now();
-    digest(&control).await.unwrap();
+    digest(&control, &digests).await.unwrap();
     println!("digest: {:?}", start.elapsed());
 }

@@ -5,7 +5,7 @@ use history::Epoch;
 use postgres::address::{Address, Control};
 use postgres::decoder::Decoder;
 use postgres::snapshot_probe::Gauger;
-use postgres::{Analyst, attach, digest};
+use postgres::{Analyst, attach, digest, digest_sql};
 use session_state::Interner;
 use std::collections::BTreeMap;
 use testkit::Scratch;
@@ -128,7 +128,7 @@ async fn works(address: &Address, whose: &str) {
 
     let attached = attach::attach(&control).await.unwrap();
     let mark = attach::mark(&control, true).await.unwrap();
-    digest(&control).await.unwrap();
+    digest(&control, &digest_sql(&control).await.unwrap()).await.unwrap();
     let mut gauger = Gauger::connect(address, Epoch::new(1)).await.unwrap();
     assert!(gauger.gauge_with_roles().await.unwrap().0.snapshot.sees(mark), "{whose}");
     let mut analyst = Analyst::connect(address).await.unwrap();
