@@ -20,6 +20,7 @@ mod bugs;
 mod claim;
 mod commit;
 mod follow;
+mod forced_aborts;
 #[cfg(test)]
 mod one_item;
 mod order;

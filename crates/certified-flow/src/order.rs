@@ -1,6 +1,7 @@
 //! The order of one database: its certifier, its ledger, and its records on their way to the nodes.
 
 use crate::bugs::{Bug, Bugs};
+use crate::forced_aborts::ForcedAborts;
 use crate::recent::Recent;
 use crate::{Claim, Site, WriteSet};
 use certifier::{Certifier, Refused};
@@ -52,6 +53,9 @@ pub struct Order<W, L> {
     catalog_version: Cell<Version>,
     /// Transactions that were refused.
     conflicts: Cell<u64>,
+    forced_aborts: ForcedAborts,
+    /// The durable version of which the nodes were told last.
+    told: Cell<Version>,
     bugs: Bugs,
 }
 
@@ -99,6 +103,8 @@ impl<W: WriteSet, L: Default> Order<W, L> {
             ledger,
             records: RefCell::new(records),
             conflicts: Cell::default(),
+            forced_aborts: ForcedAborts::default(),
+            told: Cell::default(),
             bugs: options.bugs,
         })
     }
@@ -184,6 +190,10 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         if bytes.len() > RECORD_LIMIT_BYTES {
             return Err(Conflict::TooLarge);
         }
+        if self.forced_aborts.refuses(&record) {
+            let found = self.conflict(start, &record);
+            return Err(found.unwrap_or(Conflict::With(start)));
+        }
         let certified = self.certifier.borrow_mut().certify(start, &record.items()).map_err(|refused| {
             self.conflicts.set(self.conflicts.get() + 1);
             match refused {
@@ -202,6 +212,11 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         let durable = self.ledger.append(version, &bytes);
         self.records.borrow_mut().keep(version, record, bytes.len());
         Ok((version, durable))
+    }
+
+    /// For experiments: refuses this share of the write sets from now on, in percent (section 9.6).
+    pub fn refuses_by_force(&self, percent: u64) {
+        self.forced_aborts.percent.set(percent);
     }
 
     /// Durable records from this version on that the site's applier is to apply: so many at most, none beyond one that a
@@ -237,9 +252,12 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         Ok(found)
     }
 
-    /// Tells all nodes that more is durable.
+    /// Tells all nodes that more is durable, once for each group of the ledger.
     pub fn published(&self) {
-        self.sites.borrow().values().for_each(|site| site.ring());
+        let durable = self.durable();
+        if self.told.replace(durable) < durable {
+            self.sites.borrow().values().for_each(|site| site.ring_version());
+        }
     }
 
     /// Whether the applier of a site that shows the version before `next` has something to do.

@@ -44,7 +44,10 @@ pub struct Site<L> {
     held: Cell<Option<Version>>,
     /// Backends that may still commit what the applier is to bring.
     suspects: RefCell<BTreeSet<i32>>,
+    /// Rung after every change.
     bell: watch::Sender<()>,
+    /// Rung after every change but those of versions.
+    state_bell: watch::Sender<()>,
     /// The life of the server that `visible` is of.
     life: RefCell<String>,
     /// Knowledge of this life of the server.
@@ -68,6 +71,7 @@ impl<L: Default> Site<L> {
             held: Cell::default(),
             suspects: RefCell::default(),
             bell: watch::Sender::new(()),
+            state_bell: watch::Sender::new(()),
             life: RefCell::default(),
             of_life: RefCell::default(),
         }
@@ -196,7 +200,7 @@ impl<L: Default> Site<L> {
         if version > self.visible.get() {
             self.visible.set(version);
         }
-        self.ring();
+        self.ring_version();
     }
 
     /// A session commits this version here.
@@ -257,12 +261,27 @@ impl<L: Default> Site<L> {
 
     /// Something has changed.
     pub fn ring(&self) {
+        self.state_bell.send_replace(());
+        self.bell.send_replace(());
+    }
+
+    /// A version is durable, or shown. Both happen often: waiters for a state are not woken.
+    pub fn ring_version(&self) {
         self.bell.send_replace(());
     }
 
     /// Completes when `so` holds, which is asked after every change.
     pub async fn until(&self, so: impl Fn(&Site<L>) -> bool) {
-        let mut heard = self.bell.subscribe();
+        self.until_rung(&self.bell, so).await;
+    }
+
+    /// The same for what no version changes.
+    pub async fn until_state(&self, so: impl Fn(&Site<L>) -> bool) {
+        self.until_rung(&self.state_bell, so).await;
+    }
+
+    async fn until_rung(&self, bell: &watch::Sender<()>, so: impl Fn(&Site<L>) -> bool) {
+        let mut heard = bell.subscribe();
         while !so(self) {
             if heard.changed().await.is_err() {
                 return;

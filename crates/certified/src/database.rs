@@ -61,11 +61,13 @@ impl Database {
             window: WINDOW,
             bugs: certified_flow::Bugs::default(),
         };
+        let order = Order::open(of_order, ledger, reader)?;
+        order.refuses_by_force(options.abort_percent);
         Ok(Database {
             name: name.to_owned(),
             options,
             nodes,
-            order: Order::open(of_order, ledger, reader)?,
+            order,
             catalog: tokio::sync::RwLock::new(()),
             secret: conn::random::secret()
                 .iter()

@@ -55,6 +55,8 @@ pub struct Options {
     pub engines: Engines,
     /// Capture of write sets.
     pub capture: config::Capture,
+    /// For experiments: share of the write sets that are refused after their check, in percent.
+    pub abort_percent: u64,
     /// How long a session waits for a version to be shown at its node. A node that shows a durable version later takes no
     /// sessions until it has caught up.
     pub replica_wait_timeout: Duration,

@@ -518,6 +518,13 @@ pub static KEYS: &[Key] = &[
         |config, value| put(&mut config.replica_safe_functions, texts(value)),
     ),
     debug(
+        "abort_percent",
+        "0",
+        "For experiments with multi-primary designs: share of the write sets that the certifier refuses with \
+         40001 after their check, in percent.",
+        |config, value| put(&mut config.peers.abort_percent, number(value, 0, 90)),
+    ),
+    debug(
         "shadow",
         "\"\"",
         "For tests: file with a line per standby answer that differs from the primary's. Each offloaded \

@@ -19,6 +19,8 @@ pub struct Peers {
     pub store: StorePlace,
     /// Capture of write sets at the nodes.
     pub capture: Capture,
+    /// For experiments: share of the write sets that the certifier refuses after their check, in percent.
+    pub abort_percent: u64,
     /// Spares of the in-memory tier: the last ones of the nodes.
     pub spares: usize,
     /// One read in so many runs at a spare; 0: none.

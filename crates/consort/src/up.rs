@@ -470,9 +470,14 @@ pub(crate) fn order_settings(design: &str, file: &SettingsFile) -> Result<Vec<(S
     let in_groups = design::chosen(design)
         .is_ok_and(|design| design.durability == design::Durability::LedgerAndEnginesInGroups);
     let wants_extension = file.get("capture").is_none_or(|capture| capture.trim_matches('"') != "sql");
+    let setting = if in_groups && wants_extension { order_setting()? } else { None };
+    Ok(setting.into_iter().collect())
+}
+
+/// The setting with which a server loads Consort's extension at its start, where it is installed.
+pub fn order_setting() -> Result<Option<(String, String)>, Failure> {
     let library = Programs::find()?.folder().join("../lib/consort.so");
-    let preloads = in_groups && wants_extension && library.exists();
-    Ok(preloads.then(|| ("shared_preload_libraries".to_owned(), "consort".to_owned())).into_iter().collect())
+    Ok(library.exists().then(|| ("shared_preload_libraries".to_owned(), "consort".to_owned())))
 }
 
 /// A cluster has one primary, or nodes that all take writes: options of the other kind are refused.

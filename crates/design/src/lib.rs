@@ -238,7 +238,13 @@ pub fn all() -> impl Iterator<Item = Design> + Clone {
 
 /// The experiments that `consort bench experiment` repeats: setups by the names of designs, loads, and what papers claim.
 /// A table in TOML, so that a design or an experiment more is a row more.
-pub const EXPERIMENTS: &str = concat!(include_str!("../experiments.toml"), "\n", include_str!("../dmv.toml"));
+pub const EXPERIMENTS: &str = concat!(
+    include_str!("../experiments.toml"),
+    "\n",
+    include_str!("../dmv.toml"),
+    "\n",
+    include_str!("../tashkent.toml")
+);
 
 /// The error of [`chosen`]: no design has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,6 +51,7 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
         dump_dir: config.peers.dump_dir.clone(),
         engines: engines(&config.design()),
         capture: config.peers.capture,
+        abort_percent: config.peers.abort_percent,
         replica_wait_timeout: config.replica_wait_timeout,
         connect_limit: config.pool.connect,
         drain_limit: config.shutdown_drain_timeout,

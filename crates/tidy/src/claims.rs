@@ -21,6 +21,7 @@ const COLUMN: &str = "claims kept";
 struct Verdicts {
     kept: usize,
     not_kept: usize,
+    undecided: usize,
     not_shown: usize,
 }
 
@@ -33,6 +34,7 @@ impl Verdicts {
             match verdict.split(':').next().unwrap_or_default() {
                 "kept" => verdicts.kept += 1,
                 "NOT KEPT" => verdicts.not_kept += 1,
+                "undecided" => verdicts.undecided += 1,
                 "cannot be shown here" => verdicts.not_shown += 1,
                 _ => {}
             }
@@ -41,7 +43,7 @@ impl Verdicts {
     }
 
     fn claims(self) -> usize {
-        self.kept + self.not_kept + self.not_shown
+        self.kept + self.not_kept + self.undecided + self.not_shown
     }
 
     /// As the list says it of one experiment.
@@ -52,10 +54,11 @@ impl Verdicts {
     /// As the list says it of all of them.
     fn sentence(self) -> String {
         format!(
-            "Of {} claims {} are kept, {} are not, and {} cannot be shown here.",
+            "Of {} claims {} are kept, {} are not, {} are undecided, and {} cannot be shown here.",
             self.claims(),
             self.kept,
             self.not_kept,
+            self.undecided,
             self.not_shown
         )
     }
@@ -65,6 +68,7 @@ impl AddAssign for Verdicts {
     fn add_assign(&mut self, other: Verdicts) {
         self.kept += other.kept;
         self.not_kept += other.not_kept;
+        self.undecided += other.undecided;
         self.not_shown += other.not_shown;
     }
 }
@@ -127,16 +131,18 @@ mod tests {
 | a | x | kept |
 | what is kept is kept | x | NOT KEPT |
 | b | x | cannot be shown here: nothing was measured |
+| c | x | undecided |
 ";
     const OTHER: &str =
         "Two claims are kept:\n\n| a | x | kept: the clients had no time |\n| b | x | kept |\n";
     const TABLE: &str = "\
 | experiment | what runs | claims kept |
 |---|---|---|
-| [`one`](one.md) | a `load` | 1 of 3 |
+| [`one`](one.md) | a `load` | 1 of 4 |
 | [`other`](other.md) | another | 2 of 2 |
 ";
-    const SENTENCE: &str = "Of 5 claims 3 are kept,\n1 are not, and 1 cannot be shown here. More.\n";
+    const SENTENCE: &str =
+        "Of 6 claims 3 are kept,\n1 are not, 1 are undecided, and 1 cannot be shown here. More.\n";
 
     fn tree(list: &str) -> Tree {
         Tree::of([("docs/experiments/one.md", ONE), ("docs/experiments/other.md", OTHER)]).with(LIST, list)
@@ -147,9 +153,9 @@ mod tests {
         let list = format!("{TABLE}\n{SENTENCE}");
         assert_eq!(counted(&tree(&list)), []);
         let wrong = |from: &str, to: &str| counted(&tree(&list.replace(from, to)));
-        assert_eq!(wrong("1 of 3", "2 of 3")[0].line, 3);
+        assert_eq!(wrong("1 of 4", "2 of 4")[0].line, 3);
         for (from, to) in
-            [("1 of 3", "1 of 2"), ("2 of 2", "two"), ("3 are", "4 are"), ("1 cannot", "one cannot")]
+            [("1 of 4", "1 of 3"), ("2 of 2", "two"), ("3 are", "4 are"), ("1 cannot", "one cannot")]
         {
             assert_eq!(wrong(from, to).len(), 1, "{from} -> {to}");
         }

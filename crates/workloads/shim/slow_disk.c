@@ -1,7 +1,8 @@
 /*
  * A slow disk for any program that calls libc: fsync and fdatasync do their work and then sleep. How long is read from
  * the file that SLOW_DISK_FILE names, at each call, so that a test can change it while the program runs. The file holds
- * milliseconds, like "8" or "0.5"; a missing or empty file means no delay.
+ * milliseconds, like "8" or "0.5"; a missing or empty file means no delay. A word after the number, as in "8 postgres",
+ * names programs: others, whose names do not begin so, are not slow.
  *
  * Load it with LD_PRELOAD. It touches nothing but these two calls, and keeps errno as they left it.
  */
@@ -10,10 +11,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 typedef int (*sync_call)(int);
+
+/* The program's name at its start: a server writes its title over it. */
+static char program[32];
+
+__attribute__((constructor)) static void remember_the_program(void)
+{
+    strncpy(program, program_invocation_short_name, sizeof program - 1);
+}
 
 static void be_slow(void)
 {
@@ -27,7 +37,11 @@ static void be_slow(void)
     if (length <= 0)
         return;
     text[length] = 0;
-    double milliseconds = strtod(text, NULL);
+    char *name;
+    double milliseconds = strtod(text, &name);
+    name += strspn(name, " \n");
+    if (strncmp(program, name, strcspn(name, " \n")) != 0)
+        return;
     if (!(milliseconds > 0) || milliseconds > 60000)
         return;
     struct timespec left;

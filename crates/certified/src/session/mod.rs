@@ -139,7 +139,7 @@ impl Session {
         let gone = loop {
             // A commit that has a version has bounds of its own.
             let ends = |site: &Site| site.is_silent() && !claim.is_certified();
-            let silent = site.until(|site| ends(site) || site.is_leaving() && claim.is_at_rest());
+            let silent = site.until_state(|site| ends(site) || site.is_leaving() && claim.is_at_rest());
             let done = tokio::select! {
                 done = self.request() => done,
                 () = silent => Err(Gone::Node(match site.state() {

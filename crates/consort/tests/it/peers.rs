@@ -9,6 +9,7 @@ mod histories;
 mod hostile;
 mod membership;
 mod review;
+mod snapshots;
 mod untrusted_roles;
 mod workloads;
 mod write_sets;

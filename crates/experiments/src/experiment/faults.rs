@@ -31,6 +31,8 @@ pub(super) struct Recovery {
     pub(super) master_s: Option<f64>,
     /// The part of a tier's reads that were sent to spares before the fault.
     pub(super) spare_reads: Option<f64>,
+    /// Versions that a node has taken in from its return on, a second.
+    pub(super) applied_a_second: Option<f64>,
 }
 
 /// A smaller backlog than this is not worth an estimate.
@@ -56,6 +58,9 @@ pub(super) async fn strike(
         Blow::Kill => kill(fault, &struck, &ground.cluster, &ground.machines).await?,
         Blow::Hold => hold(fault, &struck, &ground.cluster).await?,
     };
+    if let (Some(_), Some(console), [name, ..]) = (fault.back_after_s, ground.ledger_console(), &struck[..]) {
+        return Ok(Some(peer_recovery(&console, name, (over, until)).await));
+    }
     match (fault.back_after_s, ground.console(), &struck[..]) {
         (Some(_), Some(console), [name, ..]) => Ok(Some(recovery(&console, name, (over, until)).await)),
         _ => Ok(None),
@@ -152,6 +157,37 @@ async fn recovery(console: &str, name: &str, (since, until): (Instant, Instant))
         tokio::time::sleep(LOOK_EVERY).await;
     }
     recovery
+}
+
+/// The same for a node that takes writes: until it shows what was newest when it was reached again, or the clients end.
+async fn peer_recovery(console: &str, name: &str, (since, until): (Instant, Instant)) -> Recovery {
+    let mut recovery = Recovery::default();
+    let mut at_first = None;
+    while Instant::now() < until && recovery.caught_up_s.is_none() {
+        if let Ok(Some((version, newest))) = versions(console, name).await {
+            let (had, wanted, begun) = *at_first.get_or_insert((version, newest, Instant::now()));
+            if version >= wanted {
+                recovery.caught_up_s = Some(since.elapsed().as_secs_f64());
+                let took = begun.elapsed().as_secs_f64();
+                recovery.applied_a_second = (version > had).then(|| (version - had) / took);
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    recovery
+}
+
+/// The version that a connected node shows, and the newest one.
+async fn versions(console: &str, name: &str) -> Result<Option<(f64, f64)>, Trouble> {
+    let session = Session::open(console, Protocol::Simple).await?;
+    let nodes = session.texts("SHOW NODES").await?;
+    session.close().await;
+    let node = nodes.into_iter().find(|row| {
+        let is = |column: &str, text: &str| row.get(column).is_some_and(|there| there == text);
+        is("node", name) && is("database", SERVED)
+    });
+    let figure = |column: &str| node.as_ref()?.get(column)?.parse().ok();
+    Ok(figure("version").zip(figure("newest")))
 }
 
 #[derive(Clone, Copy)]

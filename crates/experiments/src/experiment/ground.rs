@@ -65,8 +65,8 @@ pub(super) struct Machines {
     consort: SmallMachine,
     /// The primary's name.
     primary: String,
-    primary_percent: u32,
-    node_percent: u32,
+    primary_percent: Option<u32>,
+    node_percent: Option<u32>,
     consort_percent: Option<u32>,
 }
 
@@ -100,8 +100,8 @@ impl Machines {
     fn quota(&self, name: &str) -> Option<u32> {
         match name {
             name if name == self.consort.name() => self.consort_percent,
-            name if name == self.primary => Some(self.primary_percent),
-            _ => Some(self.node_percent),
+            name if name == self.primary => self.primary_percent,
+            _ => self.node_percent,
         }
     }
 
@@ -163,7 +163,10 @@ impl Ground {
             Kind::Peers => (0, 0),
         };
         let peers = if experiment.replicas == Kind::Peers { 1 + experiment.most_replicas() } else { 0 };
-        let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let mut settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        if experiment.replicas == Kind::Peers {
+            settings.extend(up::order_setting()?);
+        }
         let options = Options { standbys, replicas, peers, settings, durable: false, ..Options::default() };
         let mut progress = |step: &str| eprintln!("{}: {step} ..", experiment.name);
         let cluster = Cluster::create(&Programs::find()?, &folder, &options, &mut progress)?;
@@ -174,7 +177,7 @@ impl Ground {
             tier: tier.collect::<Result<_, _>>()?,
             consort: all.add("consort")?,
             primary: cluster.primary().name().to_owned(),
-            primary_percent: experiment.primary_percent.unwrap_or(experiment.node_percent),
+            primary_percent: experiment.primary_percent.or(experiment.node_percent),
             node_percent: experiment.node_percent,
             consort_percent: experiment.consort_percent,
         };
@@ -344,6 +347,12 @@ impl Ground {
     /// The tier in memory of the setup that is served.
     pub(super) fn tier(&self) -> Option<&Tier> {
         self.tier.as_ref()
+    }
+
+    /// Address of the console, if Consort has a ledger.
+    pub(super) fn ledger_console(&self) -> Option<String> {
+        let has_ledger = self.serves.as_ref().is_some_and(Setup::is_certified);
+        has_ledger.then(|| format!("postgres://postgres@127.0.0.1:{}/consort", self.port))
     }
 
     /// Waits until Consort serves with all servers of the setup, and until replicas that it feeds have all that there is.

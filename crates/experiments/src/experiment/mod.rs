@@ -11,6 +11,7 @@ mod busy;
 mod faults;
 mod ground;
 mod key_value;
+mod ledger;
 mod page;
 mod peers;
 mod pgpool;
@@ -177,7 +178,7 @@ fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Fail
             *experiment = experiment.quick();
         }
         *experiment = experiment.only(&options.setup, &options.load).map_err(Failure::new)?;
-        experiment.node_percent = options.node_percent.unwrap_or(experiment.node_percent);
+        experiment.node_percent = options.node_percent.or(experiment.node_percent);
         for setup in &mut experiment.setup {
             setup.clients = options.clients.or(setup.clients);
         }
@@ -246,7 +247,6 @@ fn rounds(
                 if stop.was_asked() {
                     return Ok(());
                 }
-                slow_disk::set(load.disk_ms)?;
                 let which = Which { experiment, setup, load, round, seed: options.seed + round };
                 let point = runtime.block_on(point::measure(ground, &which, stop)).map_err(|failure| {
                     Failure::new(format!("round {round}, {}, {}: {failure}", setup.name, load.name))

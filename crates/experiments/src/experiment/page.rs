@@ -52,10 +52,16 @@ fn with(page: &str, generated: &str) -> Option<String> {
 
 fn generated(experiment: &Experiment, results: &Results<'_>, plots: &[&PathBuf]) -> String {
     let Experiment { name, node_percent, primary_percent, time_s, warm_up_s, rounds, .. } = experiment;
-    let primary = primary_percent.map_or_else(String::new, |percent| format!(", the primary {percent} %"));
+    let quota = match (node_percent, primary_percent) {
+        (None, _) => "No server had a quota".to_owned(),
+        (Some(percent), None) => format!("Each server had {percent} % of a core"),
+        (Some(percent), Some(primary)) => {
+            format!("Each server had {percent} % of a core, the primary {primary} %")
+        }
+    };
     let mut text = format!(
-        "```sh\nmake bench-papers PAPERS={name}\n```\n\nEach server had {node_percent} % of a core{primary}, of {} cores; each point {time_s} s \
-         after {warm_up_s} s of warm-up; {rounds} {}.\n\n",
+        "```sh\nmake bench-papers PAPERS={name}\n```\n\n{quota}, of {} cores; each point {time_s} s after {warm_up_s} s of \
+         warm-up; {rounds} {}.\n\n",
         results.cores,
         if *rounds == 1 { "round" } else { "rounds" },
     );

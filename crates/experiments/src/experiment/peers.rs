@@ -11,10 +11,11 @@ use consort::failure::Failure;
 /// The folder of the ledgers, in Consort's own.
 pub(super) const LEDGER: &str = "ledger";
 
-/// Takes away what an earlier setup has left in a node.
-const EMPTY: &str = "DROP EVENT TRIGGER IF EXISTS consort_ddl; DROP EVENT TRIGGER IF EXISTS consort_drop; \
-    DROP EVENT TRIGGER IF EXISTS consort_rewrite; DROP SCHEMA IF EXISTS consort CASCADE; \
-    DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+/// Takes away what an earlier setup has left in a node. A new database has an order of commits of its own.
+const EMPTY: [&str; 2] = ["DROP DATABASE postgres WITH (FORCE)", "CREATE DATABASE postgres"];
+
+/// The database from which the others are emptied.
+const OTHER: &str = "template1";
 
 /// The version that a node shows.
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM consort.version";
@@ -26,7 +27,9 @@ const TABLES: &str = "SELECT relname FROM pg_class \
 /// All nodes are empty, and so is the ledger: what an earlier setup had is in fewer of them.
 pub(super) fn reset(cluster: &Cluster, folder: &Path) -> Result<(), Failure> {
     for node in cluster.peers() {
-        node.query(SERVED, EMPTY)?;
+        for command in EMPTY {
+            node.query(OTHER, command)?;
+        }
     }
     match std::fs::remove_dir_all(folder.join(LEDGER)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),

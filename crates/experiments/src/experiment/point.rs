@@ -16,6 +16,7 @@ use workloads::workload::Report;
 use super::busy::Busy;
 use super::faults::{self, Recovery};
 use super::ground::{Ground, Machines};
+use super::ledger::Syncs;
 use super::slow_disk;
 use super::table::{Experiment, Load, Setup};
 use super::tier;
@@ -35,6 +36,8 @@ pub(super) struct Point {
     /// Share of all cores' time that any process used meanwhile, 0 to 1.
     pub(super) machine_busy: f64,
     pub(super) verified: Verified,
+    /// Commits that shared a sync of the ledger, on average.
+    pub(super) commits_a_sync: Option<f64>,
     /// Recovery of the struck server.
     pub(super) recovery: Option<Recovery>,
     /// True if reads there may be old: then they may miss rows.
@@ -52,6 +55,16 @@ pub(super) struct NodeUse {
     pub(super) of_its_quota: Option<f64>,
 }
 
+impl NodeUse {
+    /// Usage of its quota; without one of a core.
+    pub(super) fn shown(&self) -> f64 {
+        self.of_its_quota.unwrap_or(self.of_a_core)
+    }
+}
+
+/// Name of the first of the nodes that all take writes.
+const FIRST_PEER: &str = "node1";
+
 /// Result of VERIFY.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Verified {
@@ -65,6 +78,17 @@ pub(super) struct Verified {
 const FOUND: &str = "found";
 
 impl Point {
+    /// The usage of the node that stands for the primary.
+    pub(super) fn primary(&self) -> Option<&NodeUse> {
+        self.nodes.get("primary").or_else(|| self.nodes.get(FIRST_PEER))
+    }
+
+    /// Usage of the busiest server: of its quota, without one of a core.
+    pub(super) fn busiest_server(&self) -> f64 {
+        let servers = self.nodes.iter().filter(|(name, _)| *name != "consort");
+        servers.map(|(_, node)| node.shown()).fold(0.0, f64::max)
+    }
+
     /// Part of its quota that the busiest node used.
     pub(super) fn busiest(&self) -> f64 {
         self.nodes.values().filter_map(|node| node.of_its_quota).fold(0.0, f64::max)
@@ -109,6 +133,7 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
         (options.time, options.keep) = (time, keep);
         Ok::<_, Failure>(command)
     };
+    slow_disk::set(0, None)?;
     if setup.loads_at_primary() {
         ground.rest()?;
         let loading = with(ground, &ground.primary_url(setup), Duration::ZERO, false)?;
@@ -127,24 +152,28 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
     ground.vacuum_replicas(setup)?;
     ground.wait_ready().await?;
 
+    slow_disk::set(load.disk_ms, setup.slow.as_deref())?;
     let meter = Rc::new(RefCell::new(Meter::new(&ground.machines, setup.read_ms)));
     let console = ground.tier_console();
-    let before = tier_counts(console.as_deref()).await?;
+    let tier_before = tier_counts(console.as_deref()).await?;
     let ((strikes, struck), (limits, limited)) = (oneshot::channel(), oneshot::channel());
     let mut progress = watched(&meter, vec![strikes, limits]);
     let measured = with(ground, &ground.url(), experiment.time(), true)?;
     // A waiter for the clients wakes, too, if they never begin: the progress is dropped with its sender.
     let running = async move { workloads::measure(&measured, stop, &mut progress).await };
-    let limited = limit(&meter, experiment.unlimited(), limited);
+    let limited = limit(&meter, ground, experiment.unlimited(), limited);
     let struck = faults::strike(ground, which, struck);
-    let (report, (), struck) = tokio::join!(running, limited, struck);
+    let (report, before, struck) = tokio::join!(running, limited, struck);
+    let commits_a_sync =
+        Syncs::now(ground).await.zip(before).and_then(|(now, before)| now.commits_of_each(before));
     ground.machines.lift()?;
+    slow_disk::set(0, None)?;
     let (report, recovery) = (report.map_err(crate::failed)?, struck?);
     let (mut nodes, machine_busy) = meter.borrow_mut().result()?;
     let machines = ground.machines.clone();
     nodes.retain(|name, _| machines.works_for(setup, name));
 
-    let tier = tier_counts(console.as_deref()).await?.map(|now| now.since(before.unwrap_or_default()));
+    let tier = tier_counts(console.as_deref()).await?.map(|now| now.since(tier_before.unwrap_or_default()));
     ground.heal()?;
     ground.wait_ready().await?;
     let verified = ground.verify().await?;
@@ -158,6 +187,7 @@ pub(super) async fn measure(ground: &mut Ground, which: &Which<'_>, stop: &Stop)
         nodes,
         machine_busy,
         verified,
+        commits_a_sync,
         recovery,
         may_be_old,
         tier,
@@ -183,12 +213,17 @@ fn watched(meter: &Rc<RefCell<Meter>>, mut began: Vec<oneshot::Sender<()>>) -> P
     })
 }
 
-/// Quotas and counts begin so long after the clients.
-async fn limit(meter: &RefCell<Meter>, after: Duration, began: oneshot::Receiver<()>) {
-    if began.await.is_ok() {
-        tokio::time::sleep(after).await;
-        meter.borrow_mut().begin();
-    }
+/// Quotas and counts begin so long after the clients. Returns the ledger's count.
+async fn limit(
+    meter: &RefCell<Meter>,
+    ground: &Ground,
+    after: Duration,
+    began: oneshot::Receiver<()>,
+) -> Option<Syncs> {
+    began.await.ok()?;
+    tokio::time::sleep(after).await;
+    meter.borrow_mut().begin();
+    Syncs::now(ground).await
 }
 
 /// Meter of the machines' usage while clients run.

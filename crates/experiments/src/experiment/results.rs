@@ -7,7 +7,7 @@ use crate::spread::Spread;
 use load_clients::table::{Table, percent, write_json};
 use serde::Serialize;
 
-use super::point::Point;
+use super::point::{NodeUse, Point};
 use super::table::{Blow, Experiment, Figure, Load, Part, Setup};
 use super::verdict::{self, Judged};
 use consort::failure::Failure;
@@ -19,7 +19,7 @@ pub(super) struct Results<'a> {
     pub(super) paper: &'a str,
     pub(super) quick: bool,
     pub(super) cores: usize,
-    pub(super) node_percent: u32,
+    pub(super) node_percent: Option<u32>,
     pub(super) primary_percent: Option<u32>,
     pub(super) consort_percent: Option<u32>,
     pub(super) seconds: u64,
@@ -93,11 +93,12 @@ pub(super) fn lines(points: &[Point]) -> Table {
         "checks_broken",
         "tables_equal",
         "tables_different",
+        "commits_a_sync",
     ]);
     for point in points {
         let all = &point.report.all;
-        let cpu = |name: &str| {
-            point.nodes.get(name).map_or_else(|| "-".to_owned(), |node| format!("{:.4}", node.of_a_core))
+        let cpu = |node: Option<&NodeUse>| {
+            node.map_or_else(|| "-".to_owned(), |node| format!("{:.4}", node.of_a_core))
         };
         table.push(vec![
             point.round.to_string(),
@@ -109,13 +110,14 @@ pub(super) fn lines(points: &[Point]) -> Table {
             all.failed.to_string(),
             all.retries.to_string(),
             point.report.served.as_ref().map_or_else(|| "-".to_owned(), |served| percent(served.at_standbys)),
-            point.primary().map_or_else(|| "-".to_owned(), |node| format!("{:.4}", node.of_a_core)),
+            cpu(point.primary()),
             format!("{:.3}", point.busiest()),
-            cpu("consort"),
+            cpu(point.nodes.get("consort")),
             format!("{:.3}", point.machine_busy),
             point.report.broken().len().to_string(),
             point.verified.equal.to_string(),
             point.verified.different.len().to_string(),
+            point.commits_a_sync.map_or_else(|| "-".to_owned(), |commits| format!("{commits:.1}")),
         ]);
     }
     table
@@ -136,6 +138,7 @@ pub(super) fn summary(experiment: &Experiment, points: &[Point]) -> Table {
         "busiest node",
         "Consort",
         "all cores",
+        "commits a sync",
     ]);
     for load in &experiment.load {
         for setup in &experiment.setup {
@@ -151,11 +154,10 @@ pub(super) fn summary(experiment: &Experiment, points: &[Point]) -> Table {
                 let spread = Spread::of(its.iter().map(|point| figure(point)));
                 spread.map_or_else(|| "-".to_owned(), |spread| percent(spread.median))
             };
-            let primary =
-                |point: &Point| point.primary().and_then(|node| node.of_its_quota).unwrap_or_default();
             let served = its.iter().filter_map(|point| Some(point.report.served.as_ref()?.at_standbys));
             let at_replicas =
                 Spread::of(served).map_or_else(|| "-".to_owned(), |spread| percent(spread.median));
+            let commits = Spread::of(its.iter().filter_map(|point| point.commits_a_sync));
             let ratios = its.iter().filter_map(|point| {
                 let first = firsts.iter().find(|first| first.round == point.round)?;
                 Some(verdict::throughput(point) / verdict::throughput(first).max(0.001))
@@ -169,10 +171,11 @@ pub(super) fn summary(experiment: &Experiment, points: &[Point]) -> Table {
                 spread(&|point| point.report.all.mean_us as f64 / 1000.0, 1),
                 its.iter().map(|point| point.report.all.failed).sum::<u64>().to_string(),
                 at_replicas,
-                part(&primary),
-                part(&Point::busiest),
+                part(&|point| point.primary().map_or(0.0, NodeUse::shown)),
+                part(&Point::busiest_server),
                 part(&|point| point.nodes.get("consort").map_or(0.0, |node| node.of_a_core)),
                 part(&|point| point.machine_busy),
+                commits.map_or_else(|| "-".to_owned(), |commits| commits.rounded(1)),
             ]);
         }
     }

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use consort::failure::Failure;
 use workloads::slow_disk::SlowDisk;
@@ -34,11 +33,11 @@ pub(super) fn again() -> Result<(), Failure> {
     }
 }
 
-/// From now on each sync takes so many milliseconds longer, if the library is there.
-pub(super) fn set(milliseconds: u64) -> Result<(), Failure> {
+/// From now on each sync takes so many milliseconds longer, if the library is there; with a program's name that program's
+/// syncs alone.
+pub(super) fn set(milliseconds: u64, program: Option<&str>) -> Result<(), Failure> {
     let Some(file) = std::env::var_os(FILE) else { return Ok(()) };
-    let delay = Duration::from_millis(milliseconds).as_millis();
-    Ok(std::fs::write(file, delay.to_string())?)
+    Ok(std::fs::write(file, format!("{milliseconds} {}", program.unwrap_or_default()))?)
 }
 
 /// From now on each read that seeks takes so many milliseconds longer, if the library is there.

@@ -30,8 +30,8 @@ pub(super) struct Experiment {
     pub(super) about: String,
     /// Kind of the replicas.
     pub(super) replicas: Kind,
-    /// The quota of each server, in hundredths of a core.
-    pub(super) node_percent: u32,
+    /// The quota of each server, in hundredths of a core; without it only the machine's own limit.
+    pub(super) node_percent: Option<u32>,
     /// The primary's, if it has another one.
     pub(super) primary_percent: Option<u32>,
     /// Consort's quota; without it only the machine's own limit.
@@ -160,6 +160,8 @@ pub(super) struct Setup {
     /// Keys of Consort's configuration, besides those that every setup has.
     #[serde(default)]
     pub(super) settings: BTreeMap<String, toml::Value>,
+    /// Name with which the programs begin whose disks are slow; without it all are.
+    pub(super) slow: Option<String>,
     /// Number of clients, in place of the load's.
     pub(super) clients: Option<u64>,
     /// Number of replicas besides the primary.
@@ -221,6 +223,13 @@ pub(super) struct Claim {
     pub(super) beyond: Option<String>,
 }
 
+impl Claim {
+    /// Whether a figure lies within the bounds.
+    pub(super) fn is_met_by(&self, figure: f64) -> bool {
+        self.least.is_none_or(|least| figure >= least) && self.most.is_none_or(|most| figure <= most)
+    }
+}
+
 /// A figure of a point.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
@@ -253,6 +262,10 @@ pub(super) enum Figure {
     NewMaster,
     /// The part of a tier's reads that spares have served.
     SpareReads,
+    /// Versions that a node takes in after its return, a second.
+    AppliedASecond,
+    /// Commits that share a sync of the ledger.
+    CommitsASync,
 }
 
 impl Figure {
@@ -273,6 +286,8 @@ impl Figure {
             Self::ReadsAborted => "part of the reads that were aborted for their version",
             Self::NewMaster => "seconds until another master",
             Self::SpareReads => "part of the reads at spares",
+            Self::AppliedASecond => "versions that it takes in, a second",
+            Self::CommitsASync => "commits a sync of the ledger",
         }
     }
 }
@@ -418,7 +433,10 @@ impl Setup {
         if self.design.is_some() && self.relay.is_some() {
             return Some("Consort and a relay exclude each other".to_owned());
         }
-        let unknown = |key: &&String| keys::find(Place::Global, key).is_none();
+        let unknown = |key: &&String| match key.strip_prefix("debug.") {
+            Some(key) => keys::find(Place::Debug, key).is_none(),
+            None => keys::find(Place::Global, key).is_none(),
+        };
         self.settings.keys().find(unknown).map(|key| format!("unknown configuration key {key}"))
     }
 }
@@ -478,10 +496,11 @@ mod tests {
             assert!((1..=2).contains(&size), "{}", experiment.name);
             // Two cores are left two thirds of themselves for Consort and the clients: what was busiest so
             // far, with servers of 68 in all, kept 0.55 of the machine busy (hihooi-fig2-primary).
-            let replicas = experiment.node_percent as usize * experiment.most_replicas();
-            let primary = experiment.primary_percent.unwrap_or(experiment.node_percent) as usize;
+            let node = experiment.node_percent.unwrap_or(0);
+            let replicas = node as usize * experiment.most_replicas();
+            let primary = experiment.primary_percent.unwrap_or(node) as usize;
             assert!(primary + replicas <= 70, "{}", experiment.name);
-            let tier = experiment.node_percent as usize * experiment.most_tier_nodes();
+            let tier = node as usize * experiment.most_tier_nodes();
             assert!(tier <= 70, "{}", experiment.name);
             assert!(experiment.warm_up() > SETTLING, "{}", experiment.name);
         }

@@ -23,6 +23,8 @@ pub(super) enum Verdict {
     Kept,
     /// The claim does not hold here.
     NotKept,
+    /// Some rounds meet the claim, and others do not.
+    Undecided,
     /// No result here could decide the claim.
     CannotBeShown,
 }
@@ -32,6 +34,7 @@ impl Verdict {
         match self {
             Self::Kept => "kept",
             Self::NotKept => "NOT KEPT",
+            Self::Undecided => "undecided",
             Self::CannotBeShown => "cannot be shown here",
         }
     }
@@ -78,6 +81,8 @@ pub(super) fn figure(of: Figure, point: &Point, part: Option<&Part>, experiment:
         Figure::ReadsAborted => point.tier.map(|tier| tier.aborted as f64 / (tier.reads as f64).max(1.0)),
         Figure::NewMaster => point.recovery?.master_s.or(Some(f64::INFINITY)),
         Figure::SpareReads => point.recovery?.spare_reads,
+        Figure::AppliedASecond => point.recovery?.applied_a_second,
+        Figure::CommitsASync => point.commits_a_sync,
     }
 }
 
@@ -145,19 +150,17 @@ pub(super) fn figures(claim: &Claim, points: &[Point], experiment: &Experiment) 
 
 /// Judges a claim.
 pub(super) fn judge(claim: &Claim, points: &[Point], experiment: &Experiment) -> Judged {
-    let measured = Spread::of(figures(claim, points, experiment));
-    let within = measured.is_some_and(|measured| {
-        claim.least.is_none_or(|least| measured.median >= least)
-            && claim.most.is_none_or(|most| measured.median <= most)
-    });
-    let (verdict, why) = match (&claim.beyond, measured) {
-        (Some(why), _) => (Verdict::CannotBeShown, Some(why.clone())),
-        (None, None) => (Verdict::CannotBeShown, Some("nothing was measured".to_owned())),
-        (None, Some(_)) if within => (Verdict::Kept, what_else_was_the_bound(claim, points)),
-        (None, Some(_)) => match what_else_was_the_bound(claim, points) {
-            Some(why) => (Verdict::CannotBeShown, Some(why)),
-            None => (Verdict::NotKept, None),
-        },
+    let figures = figures(claim, points, experiment);
+    let measured = Spread::of(figures.iter().copied());
+    let met = figures.iter().filter(|figure| claim.is_met_by(**figure)).count();
+    let bound = what_else_was_the_bound(claim, points);
+    let (verdict, why) = match (&claim.beyond, measured, bound) {
+        (Some(why), _, _) => (Verdict::CannotBeShown, Some(why.clone())),
+        (None, None, _) => (Verdict::CannotBeShown, Some("nothing was measured".to_owned())),
+        (None, Some(_), bound) if met == figures.len() => (Verdict::Kept, bound),
+        (None, Some(_), bound @ Some(_)) => (Verdict::CannotBeShown, bound),
+        (None, Some(_), None) if met == 0 => (Verdict::NotKept, None),
+        (None, Some(_), None) => (Verdict::Undecided, None),
     };
     let against = claim.against.as_ref().map_or_else(String::new, |against| format!(" to that of {against}"));
     let part = claim.part.as_ref().map_or_else(String::new, |part| format!(", {part}"));
@@ -217,6 +220,7 @@ mod tests {
             nodes: [("primary".to_owned(), NodeUse { of_a_core: 0.05, of_its_quota: Some(0.5) })].into(),
             machine_busy: 0.5,
             verified: Verified::default(),
+            commits_a_sync: Some(4.0),
             recovery: Some(Recovery { first_read_s: Some(2.0), ..Recovery::default() }),
             may_be_old: false,
             tier: None,
@@ -243,13 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_the_same_round_and_their_middle_is_judged() {
+    fn ratios_are_of_the_same_round_and_all_rounds_decide() {
         let points =
             [point("A", 1, 100), point("B", 1, 210), point("B", 2, 150), point("A", 2, 50), point("B", 3, 9)];
-        let judged = judge(&claim(Some(2.5), None), &points, &experiment());
+        let judged = judge(&claim(Some(2.0), None), &points, &experiment());
         assert_eq!(judged.measured, Some(Spread { median: 2.55, least: 2.1, most: 3.0 }));
-        assert_eq!((judged.verdict, judged.wanted.as_str()), (Verdict::Kept, "at least 2.5"));
-        assert_eq!(judge(&claim(Some(2.6), None), &points, &experiment()).verdict, Verdict::NotKept);
+        assert_eq!((judged.verdict, judged.wanted.as_str()), (Verdict::Kept, "at least 2"));
+        assert_eq!(judge(&claim(Some(2.5), None), &points, &experiment()).verdict, Verdict::Undecided);
+        assert_eq!(judge(&claim(Some(3.1), None), &points, &experiment()).verdict, Verdict::NotKept);
         assert_eq!(judge(&claim(Some(1.0), Some(2.0)), &points, &experiment()).verdict, Verdict::NotKept);
     }
 

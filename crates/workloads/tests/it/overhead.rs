@@ -101,6 +101,12 @@ fn the_slow_disk_delays_each_sync() {
     };
     disk.set(Duration::from_millis(400)).expect("a delay");
     assert!(sync() >= Duration::from_millis(400));
+    let delay = disk.environment().into_iter().find(|(name, _)| name == "SLOW_DISK_FILE").expect("a file").1;
+    std::fs::write(&delay, "400 d").expect("a delay of programs whose names begin so");
+    assert!(sync() >= Duration::from_millis(400));
+    std::fs::write(&delay, "400 postgres").expect("a delay of another program");
+    let quickest = (0..5).map(|_| sync()).min().expect("five times");
+    assert!(quickest < Duration::from_millis(400), "{quickest:?}");
     disk.set(Duration::ZERO).expect("no delay");
     let quickest = (0..5).map(|_| sync()).min().expect("five times");
     assert!(quickest < Duration::from_millis(400), "{quickest:?}");

@@ -1,7 +1,7 @@
 //! Workloads of specifications, small, through nodes that all take writes: the workload checks the rules of its tables, and
 //! each node has the same rows.
 
-use super::with_each_capture;
+use super::{Peers, with_each_capture};
 use crate::fixture::load;
 
 /// Workloads with their options, and the tables that they leave.
@@ -27,18 +27,32 @@ const WORKLOADS: [(&[&str], &[&str]); 3] = [
     ),
 ];
 
+/// Runs the workloads, and checks their rules at each node itself.
+fn keep_their_rules(peers: &Peers) {
+    let url = peers.url();
+    for (workload, tables) in WORKLOADS {
+        let how = ["--url", &url, "--clients", "6", "--time", "3s", "--retries", "1000"];
+        let said = load(&[workload, &how].concat());
+        assert!(!said.is_empty());
+        for table in tables {
+            let rows = format!("SELECT count(*), sum(hashtextextended(t::text, 0)) FROM {table} t");
+            assert!(!peers.equal(&rows).contains("\"0\""), "{table} has rows");
+        }
+        for node in peers.cluster().nodes() {
+            let (sockets, port) = (node.socket_folder().display(), node.port());
+            let url = format!("host={sockets} port={port} user=postgres dbname=postgres");
+            load(&[workload, &["--url", &url, "--clients", "6", "--time", "0", "--keep"]].concat());
+        }
+    }
+}
+
 #[test]
 fn workloads_keep_their_rules_at_every_node() {
-    with_each_capture(|peers| {
-        let url = peers.url();
-        for (workload, tables) in WORKLOADS {
-            let how = ["--url", &url, "--clients", "6", "--time", "3s", "--retries", "1000"];
-            let said = load(&[workload, &how].concat());
-            assert!(!said.is_empty());
-            for table in tables {
-                let rows = format!("SELECT count(*), sum(hashtextextended(t::text, 0)) FROM {table} t");
-                assert!(!peers.equal(&rows).contains("\"0\""), "{table} has rows");
-            }
-        }
-    });
+    with_each_capture(keep_their_rules);
+}
+
+/// The engines keep the order of commits.
+#[test]
+fn workloads_keep_their_rules_in_groups() {
+    keep_their_rules(&Peers::ordered());
 }
