@@ -107,13 +107,13 @@ acceptance: ## what Consort promises, measured and judged: 30 minutes; ACCEPTANC
 
 # Servers of the experiments are in memory where there is room: it is processors that are compared.
 bench-papers experiments: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
-bench-papers: ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: two hours; PAPERS="strong-reads" and other options
-	@scripts/prerequisites.sh rust build server pgpool fonts
+bench-papers: cassandra ## the papers' experiments on nodes with a CPU quota, with plots and verdicts: two hours; PAPERS="strong-reads" and other options
+	@scripts/prerequisites.sh rust build server pgpool fonts redis
 	$(CARGO) build --profile dist --locked -p consort -p experiments
 	target/dist/consort bench experiment $(or $(PAPERS),all)
 
 experiments: ## the same in short, each in less than a minute: shows that they run, and judges none
-	@scripts/prerequisites.sh rust build server pgpool fonts
+	@scripts/prerequisites.sh rust build server pgpool fonts redis
 	$(CARGO) build --release --locked -p consort -p experiments
 	target/release/consort bench experiment all --quick
 	$(CARGO) test --workspace --locked --features local-cluster/control-groups,experiments/control-groups --test local_cluster --test it -- small_machines experiment

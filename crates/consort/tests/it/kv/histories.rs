@@ -64,7 +64,7 @@ impl Run {
                 if transaction.outcome == Outcome::Committed {
                     self.commits.fetch_add(1, Ordering::SeqCst);
                 }
-                self.log.lock().unwrap().push(transaction);
+                self.log.lock().expect("no client panics").push(transaction);
                 if is_lost {
                     break;
                 }
