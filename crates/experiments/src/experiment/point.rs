@@ -94,11 +94,6 @@ impl Point {
         self.nodes.values().filter_map(|node| node.of_its_quota).fold(0.0, f64::max)
     }
 
-    /// Usage of the node that stands for the primary: of a tier in memory, the one that is its master at first.
-    pub(super) fn primary(&self) -> Option<&NodeUse> {
-        self.nodes.get("primary").or_else(|| self.nodes.get(&tier::machine_name(1)))
-    }
-
     /// Errors of the data afterwards, in words.
     pub(super) fn wrong(&self) -> Vec<String> {
         let stale = |number: &str| self.may_be_old && number == FOUND;
