@@ -9,5 +9,6 @@ pub mod request;
 pub mod request_text;
 pub mod servers;
 pub mod service;
+pub mod split_batch;
 pub mod standby;
 pub mod statement_description;

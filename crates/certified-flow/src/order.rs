@@ -304,7 +304,9 @@ mod tests {
     /// One more version, written by the first node.
     fn certified(order: &Order<One, ()>, steps: &mut Steps, item: u8) -> Version {
         let site = order.site(0).expect("a node");
-        let certified = order.certify(&Claim::default(), One(item), &site);
+        let claim = Claim::default();
+        claim.begin(order.newest());
+        let certified = order.certify(&claim, One(item), &site);
         steps.step().expect("memory can be written");
         certified.expect("no conflict").0
     }

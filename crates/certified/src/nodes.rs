@@ -50,7 +50,7 @@ impl Nodes {
         }
         let mut known = BTreeMap::new();
         for node in nodes {
-            let has_room = names.len() % ROOM != 0 || !names.iter().any(String::is_empty);
+            let has_room = !names.len().is_multiple_of(ROOM) || !names.iter().any(String::is_empty);
             known.insert(number(&mut names, &node.name, has_room), Rc::new(node.clone()));
         }
         let room = names.len().max(1).next_multiple_of(ROOM);

@@ -6,7 +6,7 @@ use crate::{Cluster, Database};
 use history::{Consistency, Footprint, RelationId, Rows};
 use scheduler::{Question, Reason, SessionMarks, StandbyId};
 use session_state::utility::Utility;
-use session_state::{Dirt, SessionState, SessionStay};
+use session_state::{Dirt, SessionState, SessionStay, may_have_extension_state};
 use statement_analysis::shape::{Hint, Strings};
 use statement_analysis::{Kind, Stay, Template, Values};
 use std::rc::Rc;
@@ -174,7 +174,7 @@ pub fn tree(
     if let Err(stays) = asker.may_leave() {
         return Plan::Stays(Reason::Stay(stays.name()));
     }
-    let hidden = template.depends_on.extension_state && asker.session.may_have_extension_state();
+    let hidden = template.depends_on.extension_state && may_have_extension_state(asker.session);
     if hidden || template.random && asker.session.is_seeded() {
         // The seed's sequence goes on at the primary, and would lack a number drawn elsewhere. Code may have set a parameter of
         // an extension, which no probe reads.

@@ -1,6 +1,7 @@
 //! The table of keys: name, default, purpose, and reader. The manual's table is generated from it.
 
 mod nodes;
+mod server_tls;
 pub(crate) mod store;
 mod words;
 
@@ -18,7 +19,7 @@ use super::value::{
 use super::{Choice, Config, LogFormat, Server, former_names};
 use crate::pooling::PoolMode;
 use crate::statement_log::Routing;
-use words::{AUTH_TYPES, GRAINS, SERVER_TLS, UNREPLICABLE_DDL, WRITERS, design, lease, offload};
+use words::{AUTH_TYPES, GRAINS, UNREPLICABLE_DDL, WRITERS, design, lease, offload};
 
 /// PgBouncer's names of global keys that have another one here: both are understood.
 pub const ALIASES: &[(&str, &str)] =
@@ -143,31 +144,10 @@ pub static KEYS: &[Key] = &[
     global("tls_required", "false", "Refuse clients without TLS.", |config, value| {
         put(&mut config.tls_required, flag(value))
     }),
-    global(
-        "server_tls",
-        "\"disable\"",
-        "TLS to the nodes, or to a Redis server of `[store]`, as libpq's `sslmode`: `disable`, `prefer`, `require`, \
-         `verify-ca` or `verify-full`. Unix sockets are never encrypted ([details](#tls-to-the-nodes)).",
-        |config, value| put(&mut config.server_tls, one_of(value, SERVER_TLS)),
-    ),
-    global(
-        "server_tls_ca",
-        "\"\"",
-        "PEM file with the CA certificates of the nodes, for `verify-ca` and `verify-full`.",
-        |config, value| put_path(config, value, |config| &mut config.server_tls_ca),
-    ),
-    global(
-        "server_tls_certificate",
-        "\"\"",
-        "PEM file with the certificate chain for nodes that request one. Empty: none.",
-        |config, value| put_path(config, value, |config| &mut config.server_tls_certificate),
-    ),
-    global(
-        "server_tls_key",
-        "\"\"",
-        "PEM file with the private key of `server_tls_certificate`.",
-        |config, value| put_path(config, value, |config| &mut config.server_tls_key),
-    ),
+    server_tls::SERVER_TLS,
+    server_tls::SERVER_TLS_CA,
+    server_tls::SERVER_TLS_CERTIFICATE,
+    server_tls::SERVER_TLS_KEY,
     global(
         "control_user",
         "\"postgres\"",

@@ -152,7 +152,8 @@ impl Config {
             ("tier_spares", peers.spares > 0),
         ];
         for (key, _) in tier.into_iter().filter(|(_, is_set)| *is_set && !chosen.is_memory_tier()) {
-            let remedy = format!("remove it, or set design = \"{}\"", design::DMV.name);
+            let named = design::all().find(design::Design::is_memory_tier).map_or("", |tier| tier.name);
+            let remedy = format!("remove it, or set design = \"{named}\"");
             refuse(key, &format!("is for the in-memory tier alone; {remedy}"));
         }
         if peers.capture != Capture::Auto && !chosen.is_certified() {

@@ -141,7 +141,7 @@ fn add(found: &Found, no_wait: bool) -> Result<(), Failure> {
     let sound = sound(found)?;
     let (name, port) = cluster.next_peer(&options)?;
     // Consort knows the node before it is copied: from now on the ledger keeps what the copy may lack.
-    let host = cluster.socket_folder().display().to_string();
+    let host = cluster.primary().socket_folder().display().to_string();
     write(home, &file.with_node(cluster.nodes(), (&name, &host, port)))?;
     ask(found, "RELOAD")?;
     let progress = &mut |step: &str| eprintln!("{step} ..");

@@ -55,6 +55,41 @@ impl Dump {
         std::fs::read_to_string(self.folder.join(VERSIONS)).map_err(setup)
     }
 
+    /// Makes a node that takes writes again from a dump, whatever is left of it. It is not started yet.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if a file cannot be copied.
+    pub fn restore(
+        &self,
+        programs: &Programs,
+        folder: &Path,
+        (name, port): (&str, u16),
+        options: &Options,
+    ) -> Result<(), Error> {
+        let folder = prepare_folder(programs, folder)?;
+        let data = folder.join(name).join("data");
+        if let Ok(node) = open_node(programs, &folder, name) {
+            node.stop(Stop::Immediate)?;
+        }
+        let node = NodeSettings {
+            name,
+            port,
+            sockets: &folder.join("sockets"),
+            log_ins: options.log_ins,
+            follows: None,
+            joins: false,
+        };
+        let unfinished = empty_place(programs, &folder, name)?;
+        let mut copy = programs.account().command(Path::new("cp"));
+        copy.args(["-a", "--reflink=auto", "--"]).arg(self.folder.join(BACKUP).join(".")).arg(&unfinished);
+        programs.output(&mut copy)?;
+        write(programs, &unfinished, settings::FILE, &settings::file(&node, &options.settings))?;
+        if data.exists() {
+            remove_folder(&data)?;
+        }
+        finish_place(&folder, name)
+    }
+
     /// Checks the end mark and the checksum of each file.
     ///
     /// # Errors
@@ -100,40 +135,5 @@ impl Cluster {
             remove_folder(&old.folder)?;
         }
         Ok(Dump { number, folder: whole })
-    }
-
-    /// Makes a node that takes writes again from a dump, whatever is left of it. It is not started yet.
-    ///
-    /// # Errors
-    /// [`Error::Setup`] if a file cannot be copied.
-    pub fn restore_peer(
-        programs: &Programs,
-        folder: &Path,
-        (name, port): (&str, u16),
-        dump: &Dump,
-        options: &Options,
-    ) -> Result<(), Error> {
-        let folder = prepare_folder(programs, folder)?;
-        let data = folder.join(name).join("data");
-        if let Ok(node) = open_node(programs, &folder, name) {
-            node.stop(Stop::Immediate)?;
-        }
-        let node = NodeSettings {
-            name,
-            port,
-            sockets: &folder.join("sockets"),
-            log_ins: options.log_ins,
-            follows: None,
-            joins: false,
-        };
-        let unfinished = empty_place(programs, &folder, name)?;
-        let mut copy = programs.account().command(Path::new("cp"));
-        copy.args(["-a", "--reflink=auto", "--"]).arg(dump.folder.join(BACKUP).join(".")).arg(&unfinished);
-        programs.output(&mut copy)?;
-        write(programs, &unfinished, settings::FILE, &settings::file(&node, &options.settings))?;
-        if data.exists() {
-            remove_folder(&data)?;
-        }
-        finish_place(&folder, name)
     }
 }

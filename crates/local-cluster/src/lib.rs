@@ -16,6 +16,7 @@ mod cluster;
 mod dumps;
 mod guard;
 mod node;
+mod peers;
 mod port;
 mod probe;
 mod processes;

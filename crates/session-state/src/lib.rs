@@ -24,5 +24,7 @@ pub use consort_settings::{LAST_COMMIT, NOT_BEFORE, OWN_SETTINGS, Own, SettingEr
 pub use dirt::Dirt;
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, WRITTEN_UNDER};
 pub use startup::Startup;
-pub use state::{Answer, CarriedState, Pairs, SessionState, calls_set_config, not_before, pairs};
+pub use state::{
+    Answer, CarriedState, Pairs, SessionState, calls_set_config, may_have_extension_state, not_before, pairs,
+};
 pub use stay::SessionStay;

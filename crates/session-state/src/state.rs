@@ -87,6 +87,12 @@ pub fn not_before(state: &SessionState) -> Option<CommitToken> {
     state.transaction.now.own.not_before
 }
 
+/// True if extensions may have state in the session that a standby's connection lacks: code has run that may have set it,
+/// or roles and databases have parameters of extensions.
+pub fn may_have_extension_state(state: &SessionState) -> bool {
+    state.is_seeded() || state.beginning.has_application_settings
+}
+
 impl SessionState {
     /// Creates the state of a session that has just logged in. The session is dirty until its first probe.
     pub fn new(startup: &Startup, interner: &mut Interner) -> SessionState {
@@ -313,12 +319,6 @@ impl SessionState {
     /// True if `random()` may be a sequence that was begun at the primary.
     pub fn is_seeded(&self) -> bool {
         self.seeded || self.undecided || self.dirt.has(Dirt::Unjudged)
-    }
-
-    /// True if extensions may have state in the session that a standby's connection lacks: code has run that may have set it,
-    /// or roles and databases have parameters of extensions.
-    pub fn may_have_extension_state(&self) -> bool {
-        self.is_seeded() || self.beginning.has_application_settings
     }
 
     /// True if the session may have, or have had, application settings (`app.user`): settings that it has

@@ -7,8 +7,8 @@
 use super::Session;
 use super::primary::Ended;
 use super::read_only_snapshots::Outcome;
-use super::split_batch::{self, Part};
 use backend::request::{Kind, Lookout, Request, executes};
+use backend::split_batch::{self, Part};
 use conn::registry::Leave;
 use std::pin::Pin;
 use std::task::{Context, Poll};

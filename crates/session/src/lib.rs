@@ -36,7 +36,6 @@ mod scheduled;
 mod session_end;
 mod session_parts;
 mod shadow_reads;
-mod split_batch;
 mod sql_prepare;
 mod statement_columns;
 mod statement_log;
@@ -285,8 +284,7 @@ impl Session {
         let reload = self.begin_reload();
         self.ask_before_a_block(&todo).await?;
         let under = self.parses_under(&todo);
-        let meanings = std::mem::take(&mut self.current.meant.meanings);
-        self.line.statements.parses_under(under, meanings);
+        self.line.statements.parses_under(under, std::mem::take(&mut self.current.meant.meanings));
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
             Todo::Own(statements) => self.answer_own(request, &statements).await,

@@ -7,15 +7,16 @@
 //! status. A statement that the standby may not answer gets an error that says so, and fails the block as any
 //! error does.
 
+use super::Session;
 use super::flows::proof_name;
 use super::latest_state_reads::let_go;
 use super::primary::Ended;
 use super::request_analysis::{PARSED_OTHERWISE, Several, Todo, UNKNOWN_STATEMENT};
 use super::txn::Origin;
-use super::{Session, split_batch};
 use backend::batch;
 use backend::prepared_statements::Statement as Prepared;
 use backend::request::{Kind, Request};
+use backend::split_batch::{self, Part};
 use backend::standby::{Answer, CutOff, Failed, Form, Standby};
 use cluster::Cluster;
 use cluster::plan::{Leaving, Plan, Writing};
@@ -24,7 +25,6 @@ use history::Incarnation;
 use scheduler::{Pass, Proof, Ran, Reason, StandbyId, Ticket};
 use session_state::Answer as Said;
 use session_state::utility::{Utility, What};
-use split_batch::Part;
 use statement_analysis::Stay;
 use std::rc::Rc;
 use std::time::Duration;

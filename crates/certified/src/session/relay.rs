@@ -185,14 +185,14 @@ impl Session {
                     if synced {
                         self.node.engine.peer.out().sync();
                     }
-                    self.send_and_hear().await?;
+                    send_and_hear(self).await?;
                     while synced && !self.flushes && self.copied().await?[0] != front::SYNC {}
                     return Ok(());
                 }
                 _ => {}
             }
             if self.node.engine.peer.unsent() > GATHERED_BYTES {
-                self.send_and_hear().await?;
+                send_and_hear(self).await?;
             }
         }
     }
@@ -216,21 +216,6 @@ impl Session {
         }
     }
 
-    /// Sends, and passes on what the server says meanwhile: it may wait for that.
-    async fn send_and_hear(&mut self) -> Run<()> {
-        loop {
-            let peer = &mut self.node.engine.peer;
-            let sent = poll_fn(|cx| match peer.poll_send(cx) {
-                Poll::Ready(sent) => Poll::Ready(sent.map(|()| true)),
-                Poll::Pending => peer.poll_fill(cx).map_ok(|()| false),
-            });
-            if sent.await? {
-                return Ok(());
-            }
-            self.pass_notices().await?;
-        }
-    }
-
     /// Passes on messages that a server may send at any time, as many as triggers like. An error stays: the server sends
     /// nothing after it.
     async fn pass_notices(&mut self) -> Run<()> {
@@ -246,5 +231,20 @@ impl Session {
             self.node.engine.peer.consume(length);
             self.emit(&bytes).await?;
         }
+    }
+}
+
+/// Sends, and passes on what the server says meanwhile: it may wait for that.
+async fn send_and_hear(session: &mut Session) -> Run<()> {
+    loop {
+        let peer = &mut session.node.engine.peer;
+        let sent = poll_fn(|cx| match peer.poll_send(cx) {
+            Poll::Ready(sent) => Poll::Ready(sent.map(|()| true)),
+            Poll::Pending => peer.poll_fill(cx).map_ok(|()| false),
+        });
+        if sent.await? {
+            return Ok(());
+        }
+        session.pass_notices().await?;
     }
 }

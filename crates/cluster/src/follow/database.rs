@@ -113,6 +113,23 @@ fn said(error: &Error) -> String {
     error.to_string()
 }
 
+/// The slot is open: versions of the database's commits come out of it.
+fn begin(cluster: &Cluster, database: &Database, attached: &Attached, decoder: &Decoder) {
+    let id = attached.database;
+    if attached.created {
+        // The meaning of names before this moment is unknown.
+        database.names().changed(None);
+        cluster.scheduler().slot_created(id, decoder.from());
+    } else {
+        cluster.scheduler().slot_opened(id, decoder.from());
+    }
+    cluster.follow_run(id);
+    cluster.understanding().forget(id);
+    database.catalog_changed(None);
+    database.set_trouble(None);
+    cluster.moved();
+}
+
 /// Returns true for SQLSTATE 3D000: no such database.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Refused { sqlstate, .. } if sqlstate == "3D000")
@@ -138,7 +155,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     // Roles may have changed unobserved. No read is offloaded before a snapshot probe that sees the mark has
     // settled.
     let mark = attach::mark(&control, true).await?;
-    for ours in attached.made_by.into_iter().chain([mark]) {
+    for ours in attached.made_by.iter().copied().chain([mark]) {
         database.names().marked(ours);
     }
     drop(control);
@@ -151,18 +168,7 @@ async fn follow(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error>
     if cluster.scheduler().order().incarnation() != life {
         return Err(Error::NotReady("no snapshot probe of the primary since its restart".to_owned()));
     }
-    if attached.created {
-        // The meaning of names before this moment is unknown.
-        database.names().changed(None);
-        cluster.scheduler().slot_created(id, decoder.from());
-    } else {
-        cluster.scheduler().slot_opened(id, decoder.from());
-    }
-    cluster.follow_run(id);
-    cluster.understanding().forget(id);
-    database.catalog_changed(None);
-    database.set_trouble(None);
-    cluster.moved();
+    begin(cluster, database, &attached, &decoder);
     let _locked = give_later(cluster, database, &attached.locked);
     let _analysts = understanding::serve(cluster, database, &address);
     let catalogs = read_catalogs(cluster.clone(), database.clone(), Control::connect(&address).await?);

@@ -133,7 +133,7 @@ fn remake(found: &Found, home: &Home, name: &str, dump: &Dump) -> Result<(), Fai
     };
     eprintln!("restoring {name} from dump {} ..", dump.number);
     let (_, options) = settings(home)?;
-    Ok(Cluster::restore_peer(&home.programs()?, home.folder(), (name, node.port), dump, &options)?)
+    Ok(dump.restore(&home.programs()?, home.folder(), (name, node.port), &options)?)
 }
 
 /// Has the ledger of each database go on, or begin again. Says which.

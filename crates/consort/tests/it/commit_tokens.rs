@@ -66,7 +66,7 @@ fn token_of_one_client_holds_for_another_at_each_level() {
 fn token_of_a_lost_timeline_is_an_error() {
     let (serving, mut console, url) = serving(1, ANYWHERE);
     let mut client = at(&url, "weak");
-    let refused = |client: &mut Client, sql: &str| client.rows(sql).err().expect("an error");
+    let refused = |client: &mut Client, sql: &str| client.rows(sql).expect_err("an error");
     for wrong in ["1", "0:0/1", "0/1", "x"] {
         let error = refused(&mut client, &format!("SET consort.not_before = '{wrong}'"));
         assert_eq!(error.sqlstate.as_deref(), Some("22023"), "{wrong}");

@@ -60,7 +60,7 @@ impl Stage {
         stage
     }
 
-    /// What `check` prints, but for the WAL that the slot keeps.
+    /// Findings of `check`, but for the WAL that the slot keeps.
     fn checked(&self) -> String {
         let said = self.run(&["check"]).worked();
         said.lines().filter(|line| !line.contains("MB of WAL")).collect::<Vec<_>>().join("\n")
@@ -91,7 +91,7 @@ fn reads_at_standby(serving: &Serving, client: &mut Client) {
     });
 }
 
-/// What is missing is said before anything is made; after the administrator's SQL the role attaches, and serves.
+/// Missing rights are named before anything is made; after the administrator's SQL the role attaches, and serves.
 #[test]
 fn role_without_superuser_serves_reads_at_standbys() {
     let stage = Stage::new(1);

@@ -32,20 +32,21 @@ fn pooler() -> (Serving, Console, String) {
     let serving = Serving::over(Arc::new(servers), LINES);
     let mut console = Console::connect(&serving.url("postgres", "consort"));
     let url = serving.url("app", "postgres");
-    Client::connect(&url).unwrap().rows(READ).unwrap();
+    Client::connect(&url).expect("a client").rows(READ).expect("rows");
     eventually("reads that may leave", || console.stays("postgres").is_empty());
     eventually("a standby that serves", || console.node("standby1").serving);
     (serving, console, url)
 }
 
 fn direct(node: &Node) -> Client {
-    Client::connect(&past(node).replace("user=postgres", "user=app")).unwrap()
+    Client::connect(&past(node).replace("user=postgres", "user=app")).expect("a client")
 }
 
 fn stands_still(serving: &Serving) {
     serving.servers.set_apply_delay(0, Duration::from_secs(3600));
     eventually("the delay", || {
-        let rows = serving.servers.standby(0).query("postgres", "SHOW recovery_min_apply_delay").unwrap();
+        let rows =
+            serving.servers.standby(0).query("postgres", "SHOW recovery_min_apply_delay").expect("a setting");
         rows[0][0].as_deref() == Some("1h")
     });
 }

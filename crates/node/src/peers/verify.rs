@@ -124,7 +124,7 @@ async fn of_database(
         let (state, what, key) = match (difference, left_out) {
             (Some(Difference { what, key, .. }), _) if has_majority => ("differs", what, key),
             (Some(Difference { what, key, .. }), _) => {
-                ("differs", format!("{what}; no node leaves, as no majority agrees"), key)
+                ("differs", format!("rows differ: {what}; no node leaves, as no majority agrees"), key)
             }
             (None, Some(why)) => ("left out", why.to_owned(), None),
             (None, None) => ("equal", format!("at {version}"), None),

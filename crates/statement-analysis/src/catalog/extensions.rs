@@ -6,7 +6,6 @@
 //! `random`, `hidden`, `approximate`, `unknown`, and `reads:TABLE`, for a harmless function that reads this table of its
 //! extension. A function of the extension that has other code in the database, or another signature, is unknown.
 
-use super::builtin::draws;
 use super::{Catalog, Class, RelationKind, Touches};
 use history::RelationId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,108 +113,69 @@ fn table_of(name: &str, version: &str) -> Option<BTreeMap<(&'static str, &'stati
     Some(lines(table).map(|(class, digest, signature)| ((digest, signature), class)).collect())
 }
 
-impl Catalog {
-    /// Gives each function of a known extension its reviewed class.
-    pub(super) fn review_extensions(&mut self) {
-        let versions: BTreeSet<(String, String)> =
-            self.members.values().map(|member| (member.extension.clone(), member.version.clone())).collect();
-        let tables: BTreeMap<&str, _> = versions
-            .iter()
-            .filter_map(|(name, version)| Some((name.as_str(), table_of(name, version)?)))
-            .collect();
-        let reviewed: Vec<(u32, Reviewed)> = self
-            .members
-            .iter()
-            .filter_map(|(id, member)| {
-                let key = (member.digest.as_str(), member.signature.as_str());
-                Some((*id, *tables.get(member.extension.as_str())?.get(&key)?))
-            })
-            .collect();
-        let unbound = self.unbound(&reviewed.iter().map(|(id, _)| *id).collect());
-        let reviewed = reviewed.into_iter().filter(|(id, _)| !unbound.contains(id));
-        for (id, reviewed) in reviewed {
-            let (class, declared) = match reviewed {
-                Reviewed::Class(class) => (class, None),
-                Reviewed::Reads(table) => match self.extension_table(table) {
-                    Some(reads) => (Class::Declared, Some(Touches { reads, writes: BTreeSet::new() })),
-                    None => continue,
-                },
-            };
-            if let Some(function) = self.functions.get_mut(&id) {
-                self.extension_tables.extend(declared.iter().flat_map(|touches| &touches.reads));
-                (function.reviewed, function.declared) = (Some(class), declared);
-            }
-        }
-        self.members.values_mut().for_each(|member| member.body = None);
-        self.may_hide_state =
-            self.functions.values().any(|function| function.hides && function.reviewed.is_none());
-    }
-
-    /// Functions in SQL among these whose text has the name of a function or an operator that no table knows, or of such a
-    /// function: by the search path it may mean that one.
-    fn unbound(&self, listed: &BTreeSet<u32>) -> BTreeSet<u32> {
-        let others = self.functions.iter().filter(|(id, _)| !listed.contains(id));
-        let mut strangers: BTreeSet<String> =
-            others.map(|(_, function)| function.name.to_lowercase()).collect();
-        strangers.extend(self.operator_names.iter().cloned());
-        let mut unbound = BTreeSet::new();
-        loop {
-            let bodies = self.members.iter().filter(|(id, _)| listed.contains(id) && !unbound.contains(*id));
-            let named = bodies
-                .filter(|(_, member)| member.body.as_ref().is_some_and(|body| names_any(body, &strangers)));
-            let found: Vec<u32> = named.map(|(id, _)| *id).collect();
-            if found.is_empty() {
-                return unbound;
-            }
-            let names = found.iter().filter_map(|id| self.functions.get(id));
-            strangers.extend(names.map(|function| function.name.to_lowercase()));
-            unbound.extend(found);
+/// Gives each function of a known extension its reviewed class.
+pub(super) fn review_extensions(catalog: &mut Catalog) {
+    let versions: BTreeSet<(String, String)> =
+        catalog.members.values().map(|member| (member.extension.clone(), member.version.clone())).collect();
+    let tables: BTreeMap<&str, _> = versions
+        .iter()
+        .filter_map(|(name, version)| Some((name.as_str(), table_of(name, version)?)))
+        .collect();
+    let reviewed: Vec<(u32, Reviewed)> = catalog
+        .members
+        .iter()
+        .filter_map(|(id, member)| {
+            let key = (member.digest.as_str(), member.signature.as_str());
+            Some((*id, *tables.get(member.extension.as_str())?.get(&key)?))
+        })
+        .collect();
+    let unbound = unbound(catalog, &reviewed.iter().map(|(id, _)| *id).collect());
+    let reviewed = reviewed.into_iter().filter(|(id, _)| !unbound.contains(id));
+    for (id, reviewed) in reviewed {
+        let (class, declared) = match reviewed {
+            Reviewed::Class(class) => (class, None),
+            Reviewed::Reads(table) => match extension_table(catalog, table) {
+                Some(reads) => (Class::Declared, Some(Touches { reads, writes: BTreeSet::new() })),
+                None => continue,
+            },
+        };
+        if let Some(function) = catalog.functions.get_mut(&id) {
+            catalog.extension_tables.extend(declared.iter().flat_map(|touches| &touches.reads));
+            (function.reviewed, function.declared) = (Some(class), declared);
         }
     }
+    catalog.members.values_mut().for_each(|member| member.body = None);
+    catalog.may_hide_state =
+        catalog.functions.values().any(|function| function.hides && function.reviewed.is_none());
+}
 
-    /// The tables of this name in any schema, if all of them are tables.
-    fn extension_table(&self, name: &str) -> Option<BTreeSet<RelationId>> {
-        let named = || self.relations.iter().filter(|(_, relation)| relation.name == name);
-        let are_tables = named().all(|(_, relation)| relation.kind == RelationKind::Table);
-        (are_tables && named().next().is_some())
-            .then(|| named().flat_map(|(id, _)| self.family(*id)).collect())
-    }
-
-    /// Takes the reviewed classes of an extension's functions back: a node has another library.
-    pub fn distrust_extension(&mut self, extension: &str) {
-        for (id, _) in self.members.iter().filter(|(_, member)| member.extension == extension) {
-            if let Some(function) = self.functions.get_mut(id) {
-                (function.reviewed, function.declared) = (None, None);
-                function.harmless = super::Harmless::No;
-            }
+/// Functions in SQL among these whose text has the name of a function or an operator that no table knows, or of such a
+/// function: by the search path it may mean that one.
+fn unbound(catalog: &Catalog, listed: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let others = catalog.functions.iter().filter(|(id, _)| !listed.contains(id));
+    let mut strangers: BTreeSet<String> = others.map(|(_, function)| function.name.to_lowercase()).collect();
+    strangers.extend(catalog.operator_names.iter().cloned());
+    let mut unbound = BTreeSet::new();
+    loop {
+        let bodies = catalog.members.iter().filter(|(id, _)| listed.contains(id) && !unbound.contains(*id));
+        let named =
+            bodies.filter(|(_, member)| member.body.as_ref().is_some_and(|body| names_any(body, &strangers)));
+        let found: Vec<u32> = named.map(|(id, _)| *id).collect();
+        if found.is_empty() {
+            return unbound;
         }
+        let names = found.iter().filter_map(|id| catalog.functions.get(id));
+        strangers.extend(names.map(|function| function.name.to_lowercase()));
+        unbound.extend(found);
     }
+}
 
-    /// Takes the reviewed classes of functions that read these tables back.
-    pub fn distrust_tables(&mut self, tables: &BTreeSet<RelationId>) {
-        for function in self.functions.values_mut().filter(|known| known.reviewed == Some(Class::Declared)) {
-            let reads = |touches: &Touches| !touches.reads.is_disjoint(tables);
-            if function.declared.as_ref().is_some_and(reads) {
-                (function.reviewed, function.declared) = (None, None);
-            }
-        }
-    }
-
-    /// Extensions of the database with their versions, and whether there is a table of this version.
-    pub fn extensions(&self) -> BTreeMap<&str, (&str, bool)> {
-        let is_known =
-            |name: &str, version: &str| TABLES.iter().any(|(of, at, _)| (*of, *at) == (name, version));
-        let one = |member: &'_ Member| is_known(&member.extension, &member.version);
-        self.members
-            .values()
-            .map(|member| (member.extension.as_str(), (member.version.as_str(), one(member))))
-            .collect()
-    }
-
-    /// True for a function that gives another value each time, or may give another one elsewhere.
-    pub(crate) fn draws(&self, function: u32) -> bool {
-        draws(function) || matches!(self.function_class(function), Class::Random | Class::Hidden)
-    }
+/// The tables of this name in any schema, if all of them are tables.
+fn extension_table(catalog: &Catalog, name: &str) -> Option<BTreeSet<RelationId>> {
+    let named = || catalog.relations.iter().filter(|(_, relation)| relation.name == name);
+    let are_tables = named().all(|(_, relation)| relation.kind == RelationKind::Table);
+    (are_tables && named().next().is_some())
+        .then(|| named().flat_map(|(id, _)| catalog.family(*id)).collect())
 }
 
 /// True if one of these names stands in a text of SQL as a word or as an operator.

@@ -3,6 +3,7 @@
 //! instant.
 
 use super::builtin::NOW;
+use super::extensions::review_extensions;
 use super::{
     Builtin, Catalog, Column, ForeignAction, ForeignKey, Function, Harmless, Identity, KeyColumn, KeyForm,
     Member, Persistence, PrimaryKey, Relation, RelationKind, Trigger, Type, TypeKind, Volatility,
@@ -226,7 +227,7 @@ pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, Load
         }
     }
     drop_keys_without_form(&mut catalog);
-    catalog.review_extensions();
+    review_extensions(&mut catalog);
     Ok(catalog)
 }
 

@@ -2,9 +2,12 @@
 //! function touches, and a proof needs them. So an IMMUTABLE function counts by its name, and another one
 //! with the tables of its declaration.
 
-use super::{Catalog, Class, Function, Procedure, RelationKind};
+use super::builtin::draws;
+use super::extensions::{Member, TABLES};
+use super::{Catalog, Class, Function, Procedure, RelationKind, Touches};
 use crate::oid::FIRST_USER_OID;
 use history::RelationId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// `pg_proc.provolatile`.
@@ -80,6 +83,42 @@ impl Catalog {
             )
         });
         (found, wrong)
+    }
+
+    /// Takes the reviewed classes of an extension's functions back: a node has another library.
+    pub fn distrust_extension(&mut self, extension: &str) {
+        for (id, _) in self.members.iter().filter(|(_, member)| member.extension == extension) {
+            if let Some(function) = self.functions.get_mut(id) {
+                (function.reviewed, function.declared) = (None, None);
+                function.harmless = Harmless::No;
+            }
+        }
+    }
+
+    /// Takes the reviewed classes of functions that read these tables back.
+    pub fn distrust_tables(&mut self, tables: &BTreeSet<RelationId>) {
+        for function in self.functions.values_mut().filter(|known| known.reviewed == Some(Class::Declared)) {
+            let reads = |touches: &Touches| !touches.reads.is_disjoint(tables);
+            if function.declared.as_ref().is_some_and(reads) {
+                (function.reviewed, function.declared) = (None, None);
+            }
+        }
+    }
+
+    /// Extensions of the database with their versions, and whether there is a table of this version.
+    pub fn extensions(&self) -> BTreeMap<&str, (&str, bool)> {
+        let is_known =
+            |name: &str, version: &str| TABLES.iter().any(|(of, at, _)| (*of, *at) == (name, version));
+        let one = |member: &'_ Member| is_known(&member.extension, &member.version);
+        self.members
+            .values()
+            .map(|member| (member.extension.as_str(), (member.version.as_str(), one(member))))
+            .collect()
+    }
+
+    /// True for a function that gives another value each time, or may give another one elsewhere.
+    pub(crate) fn draws(&self, function: u32) -> bool {
+        draws(function) || matches!(self.function_class(function), Class::Random | Class::Hidden)
     }
 
     /// The number of these functions that are harmless; the names of the others, and why not.

@@ -1,13 +1,13 @@
 //! A batch split into parts, for a block that runs at a standby while prepared statements are the primary's.
 //! A Sync in the middle of a block has no effect except after an error, so the parts may run one by one.
 
-use backend::batch;
+use crate::batch;
 use wire::tag::front;
 use wire::{Bind, Close, Describe, Malformed, Splitter, Step, Target};
 
 /// A part of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub enum Part {
     /// The Sync at the end of the batch.
     End,
     /// Parse, Describe and Close messages of statements.
@@ -19,7 +19,7 @@ pub(super) enum Part {
 }
 
 /// The first part of a batch, and its length.
-pub(super) fn first(bytes: &[u8], splitter: Splitter) -> Result<(Part, usize), Malformed> {
+pub fn first(bytes: &[u8], splitter: Splitter) -> Result<(Part, usize), Malformed> {
     let mut at = 0;
     loop {
         let Step::Whole(frame) = { splitter }.next(&bytes[at..])? else {
@@ -49,7 +49,7 @@ pub(super) fn first(bytes: &[u8], splitter: Splitter) -> Result<(Part, usize), M
 }
 
 /// Name of the first statement that the batch binds.
-pub(super) fn bound(bytes: &[u8], mut splitter: Splitter) -> Result<Option<Box<[u8]>>, Malformed> {
+pub fn bound(bytes: &[u8], mut splitter: Splitter) -> Result<Option<Box<[u8]>>, Malformed> {
     let mut at = 0;
     while let Step::Whole(frame) = splitter.next(&bytes[at..])? {
         at += frame.bytes().len();
