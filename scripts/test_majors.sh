@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests on other majors of PostgreSQL than 15: scripts/test_majors.sh [--all] [MAJOR..]
 #
-# Without --all these are the tests that `make test` runs on each major: the analysis with its corpus and its oracle,
+# Without --all these are a selection of some minutes: the analysis with its corpus and its oracle,
 # attaching, own connections, one cluster of `consort up`, a logical replica, and histories with faults. --all runs every
 # test with PostgreSQL servers, but those of designs whose nodes are of one kind.
 # The variable CONSORT_POSTGRES_BIN names the program folder of the servers for any test.

@@ -26,9 +26,8 @@ use statement_analysis::cache::SettingsId;
 use statement_analysis::sql::literal;
 use statement_analysis::template::Described;
 
-/// Makes Parse send its tree, to the client and not to the server's log, with every warning. Bounds the wait
-/// for a lock.
-const SETTINGS: &str = "-c client_min_messages=log -c debug_print_rewritten=on -c debug_pretty_print=off \
+/// Makes Parse send all messages to the client, the tree and every warning among them. Bounds the wait for a lock.
+const SETTINGS: &str = "-c client_min_messages=log -c debug_pretty_print=off \
     -c escape_string_warning=on -c lock_timeout=50ms -c statement_timeout=2s";
 
 /// Query of the role's rights, which keeps the trees out of the server's log if the role may. It returns true for a
@@ -38,6 +37,9 @@ const KEEP_OUT_OF_LOG: &str = "\
       (SELECT count(set_config(name, value, false)) FROM (VALUES ('log_min_messages', 'fatal'), \
         ('log_min_error_statement', 'panic'), ('log_statement', 'none'), ('log_min_duration_statement', '-1'), \
         ('log_duration', 'off')) AS quiet (name, value) WHERE has_parameter_privilege(name, 'SET'))";
+
+/// Query that turns the trees on. Its own tree has been rewritten by then.
+const SEND_TREES: &str = "SELECT set_config('debug_print_rewritten', 'on', false)";
 
 /// The message of the notice whose detail is the tree.
 const TITLE: &[u8] = b"rewritten parse tree:";
@@ -104,6 +106,7 @@ impl Analyst {
     pub async fn connect(address: &Address) -> Result<Analyst, Error> {
         let mut link = Link::connect(address, SETTINGS).await?;
         let told = link.query(KEEP_OUT_OF_LOG).await?;
+        link.query(SEND_TREES).await?;
         let is_superuser = told.into_iter().flatten().flatten().next().as_deref() == Some("t");
         Ok(Analyst { link, settings: None, catalog: 0, is_superuser, is_attached: false })
     }

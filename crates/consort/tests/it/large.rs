@@ -170,6 +170,7 @@ fn copy_with_many_notices_takes_little_memory() {
     raw.is_ready();
     sender.join().expect("all is sent");
     memory.is_little("notices during a COPY");
+    client.rows("SET consort.consistency = strong").expect("a setting");
     assert_eq!(
         client.number("SELECT count(*) FROM loud").expect("a count"),
         i64::try_from(NOTICES).expect("few")

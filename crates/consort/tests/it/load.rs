@@ -39,16 +39,13 @@ pub(crate) struct Trouble {
     pub(crate) sqlstate: Option<String>,
     /// For whoever reads why a test failed.
     pub(crate) text: String,
-    /// The hint, or empty.
-    pub(crate) hint: String,
 }
 
 impl Trouble {
     fn of(error: &tokio_postgres::Error) -> Trouble {
         let told = error.as_db_error();
         let text = told.map_or_else(|| error.to_string(), |told| told.message().to_owned());
-        let hint = told.and_then(|told| told.hint()).unwrap_or_default().to_owned();
-        Trouble { sqlstate: told.map(|told| told.code().code().to_owned()), text, hint }
+        Trouble { sqlstate: told.map(|told| told.code().code().to_owned()), text }
     }
 
     /// True for the errors that clients of one PostgreSQL server expect when it goes away.

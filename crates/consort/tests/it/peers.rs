@@ -201,7 +201,7 @@ fn up_with_nodes_replicates_writes_of_each_node() {
         assert!(status.contains("node3") && status.contains("postgres"), "{status}");
         assert!(status.contains("extension"), "{status} (make -C extension install)");
         folder.run("verify", &[]).worked();
-        let refused = folder.run("attach", &["postgres"]).failed(1);
+        let refused = folder.run("attach", &["--database", "postgres"]).failed(1);
         assert!(refused.contains("one primary"), "{refused}");
         let refused = folder.run("up", &["--standbys", "1"]).failed(1);
         assert!(refused.contains("--nodes"), "{refused}");

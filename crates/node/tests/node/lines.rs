@@ -71,6 +71,7 @@ const PASSING: &[&str] = &[
     "session_not_judged_yet",
     "session_not_probed",
     "session_ran_code",
+    "session_ran_probed_code",
     "session_ran_unknown",
     "standby_behind",
     BEHIND,

@@ -449,8 +449,15 @@ pub async fn identity(control: &Control) -> Result<DatabaseId, Error> {
 pub async fn mark(control: &Control, roles: bool) -> Result<Xid, Error> {
     // The mark counts once the primary shows it, not once a standby has it.
     let look_again = if roles {
-        // Changes nothing but the row of the schema, which its owner may.
-        "GRANT USAGE ON SCHEMA consort TO PUBLIC;"
+        // Each changes nothing but the row of the schema. Its owner may GRANT, but that is a command: replicas, which need a
+        // superuser, would run it, and would not compare roles.
+        "DO $$ BEGIN \
+           IF current_setting('is_superuser') = 'on' THEN \
+             UPDATE pg_catalog.pg_namespace SET nspname = nspname WHERE nspname = 'consort'; \
+           ELSE \
+             GRANT USAGE ON SCHEMA consort TO PUBLIC; \
+           END IF; \
+         END $$;"
     } else {
         ""
     };

@@ -1,12 +1,10 @@
 //! Processes of the tier die, hang and come back.
 
 use super::Tier;
-use crate::fixture::{CONSORT, eventually, psql};
+use crate::fixture::{eventually, psql};
 use crate::load::Client;
 use rustix::process::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 
 /// Writes a row, again until it is acknowledged: what is refused in between has not taken effect, or is there already.
 fn insert(tier: &Tier, id: i64) {
@@ -233,40 +231,4 @@ fn spare_takes_the_place_of_a_lost_node() {
         lost.clone_from(&master);
     }
     assert_eq!(count(&tier), 19);
-}
-
-/// Nodes with little memory drop what a long reader needs. Its client hears which option gives them more.
-#[test]
-fn reader_whose_pages_are_dropped_is_told_of_the_memory() {
-    let tier = Tier::start(2);
-    psql(&tier.url(), "CREATE TABLE t (id int PRIMARY KEY, v text NOT NULL)").worked();
-    let rows = "INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i";
-    psql(&tier.url(), rows).worked();
-    tier.folder.run("down", &[]).worked();
-    let started = ["node1", "node2"].map(|name| {
-        let mut node = Command::new("setpriv");
-        node.args(["--pdeathsig", "KILL", CONSORT, "tier-node", "--memory", "4", "--dir"]);
-        node.arg(tier.folder.path().join("tier").join(name));
-        node.arg("--secret-file").arg(tier.folder.path().join("tier.secret"));
-        let mut child = node.stdout(Stdio::piped()).spawn().expect("setpriv runs");
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut ready).expect("a line");
-        assert_eq!(ready, "ready\n");
-        child
-    });
-    tier.up(2);
-    let (mut reader, mut writer) = (tier.client(), tier.client());
-    reader.rows("BEGIN READ ONLY").expect("a block");
-    assert_eq!(reader.number("SELECT count(*) FROM t WHERE v LIKE 'x%'").expect("a count"), 1000);
-    let told = (0..20).find_map(|round| {
-        writer.rows(&format!("UPDATE t SET v = repeat('{round}', 500)")).expect("an update");
-        reader.rows("SELECT count(*) FROM t WHERE v LIKE 'x%'").err()
-    });
-    let told = told.expect("a reader that is evicted");
-    assert_eq!(told.sqlstate.as_deref(), Some("40001"), "{told:?}");
-    assert!(told.text.contains("snapshot too old") && told.hint.contains("--memory"), "{told:?}");
-    tier.folder.run("down", &[]).worked();
-    for mut node in started {
-        node.wait().expect("an end");
-    }
 }
