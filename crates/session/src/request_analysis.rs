@@ -7,9 +7,9 @@ use super::primary::Ended;
 use super::read_only_snapshots::PATIENCE;
 use super::reads_in_block::takes_long;
 use super::repeated_parse::{is_to_be_parsed_again, parse_again};
+use super::request_text::{parameter, types};
 use super::{Session, consort_settings};
 use backend::batch::Batch;
-use backend::prepared_statements;
 use backend::prepared_statements::{SettingsAt, Statement as Prepared};
 use backend::request::Request;
 use backend::request_text::{TEXT_KEPT_BYTES, Words};
@@ -794,18 +794,4 @@ fn sets_own(text: &str, strings: Strings) -> bool {
 fn keeps_own(statements: &[Statement]) -> bool {
     let keeps = |one: &Statement| matches!(one.what, What::Utility(Utility::Ddl { keeps_own: true, .. }));
     statements.iter().any(keeps)
-}
-
-/// A parameter of a Bind message, for the template.
-pub(super) fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
-    match value {
-        None => Parameter::Null,
-        Some(value) if binary => Parameter::Binary(value),
-        Some(value) => Parameter::Text(value),
-    }
-}
-
-/// Parameter types that the client declared.
-pub(super) fn types(prepared: &Prepared) -> Vec<u32> {
-    prepared_statements::types(&prepared.types)
 }

@@ -3,7 +3,7 @@
 use super::statement_tables::{Does, Form, No, Use, behind_ddl, common, not_executed, session_not_known};
 use crate::Session;
 use crate::primary::Seen;
-use crate::request_analysis::types;
+use crate::request_text::types;
 use cluster::scheduled::writing;
 use history::RelationId;
 use session_state::utility::call_arguments::{Arguments, called, may_mean_clock};

@@ -5,7 +5,7 @@ use super::procedure_calls;
 use crate::Session;
 use crate::consort_settings;
 use crate::primary::Ended;
-use crate::request_analysis::{parameter, types};
+use crate::request_text::{parameter, types};
 use backend::prepared_statements::{SettingsAt, Statement as Prepared};
 use backend::request::{Kind as Asks, Request};
 use backend::request_text::Words;
