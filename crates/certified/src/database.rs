@@ -35,7 +35,7 @@ pub(crate) struct Database {
     pub(crate) name: String,
     /// How the cluster behaves.
     pub(crate) options: Rc<Options>,
-    /// Its nodes.
+    /// Nodes of the database.
     pub(crate) nodes: Rc<Nodes>,
     /// Commits of the database, and the database at each node.
     pub(crate) order: Order<Record, Life>,

@@ -80,7 +80,7 @@ impl Nodes {
     /// A node joins; its number.
     ///
     /// # Errors
-    /// There is no room, or the file cannot be written: a sentence for a person.
+    /// Missing room, or a file that cannot be written: a sentence for a person.
     pub(crate) fn join(&self, node: NodeOptions) -> Result<usize, String> {
         let number = {
             let mut names = self.names.borrow_mut();

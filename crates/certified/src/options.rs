@@ -57,11 +57,11 @@ pub struct Options {
     pub capture: config::Capture,
     /// For experiments: share of the write sets that are refused after their check, in percent.
     pub abort_percent: u64,
-    /// How long a session waits for a version to be shown at its node. A node that shows a durable version later takes no
+    /// Time that a session waits for a version to be shown at its node. A node that shows a durable version later takes no
     /// sessions until it has caught up.
     pub replica_wait_timeout: Duration,
     /// How long a log-in at a node may take.
     pub connect_limit: Duration,
-    /// How long transactions at a node that leaves may go on.
+    /// Time that transactions at a node that leaves may go on.
     pub drain_limit: Duration,
 }

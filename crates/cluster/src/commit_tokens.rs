@@ -11,7 +11,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(5);
 /// Reason against a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenFault {
-    /// Its commits may be lost: its timeline is not a part of the primary's history up to there.
+    /// Commits of the token may be lost: its timeline is not a part of the primary's history up to there.
     Lost,
     /// The primary's timeline is not known now.
     Unknown,

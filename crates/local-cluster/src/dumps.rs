@@ -28,7 +28,7 @@ pub const VERSIONS: &str = "versions";
 /// A dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dump {
-    /// Its number: later ones have larger numbers.
+    /// Number of the dump: later ones have larger numbers.
     pub number: u64,
     folder: PathBuf,
 }

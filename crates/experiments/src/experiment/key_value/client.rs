@@ -7,7 +7,7 @@ use consort::failure::Failure;
 /// Outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Its writes are in the store.
+    /// Writes of the transaction are in the store.
     Committed,
     /// Another transaction has overtaken it; nothing is left.
     Conflict,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Its name in tables.
+    /// Name of the client in tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Plain => "own client",
