@@ -3,8 +3,10 @@
 use crate::WriteSet;
 use std::cell::Cell;
 
-/// Write sets with more items, and those that change the catalog, count as loads of tables, which pass.
+/// Write sets with more items or more bytes, and those that change the catalog, count as loads of tables, which pass. A load
+/// of a table without a key claims one item.
 const LOAD_ITEMS: usize = 100;
+const LOAD_BYTES: usize = 16 << 10;
 
 /// The share, and the number of write sets so far. Evenly mixed, the same in each run.
 #[derive(Debug, Default)]
@@ -16,8 +18,8 @@ pub(crate) struct ForcedAborts {
 impl ForcedAborts {
     /// Whether this write set is to be refused.
     pub(crate) fn refuses<W: WriteSet>(&self, write_set: &W) -> bool {
-        if self.percent.get() == 0 || write_set.changes_the_catalog() || write_set.items().len() > LOAD_ITEMS
-        {
+        let is_load = || write_set.items().len() > LOAD_ITEMS || write_set.bytes().len() > LOAD_BYTES;
+        if self.percent.get() == 0 || write_set.changes_the_catalog() || is_load() {
             return false;
         }
         let number = self.write_sets.replace(self.write_sets.get() + 1);

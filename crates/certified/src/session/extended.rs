@@ -180,7 +180,11 @@ impl Session {
             return Ok(Err(error));
         }
         if !flush && self.node.transaction.block == Block::Implicit {
-            return self.node.commit_certified().await;
+            let done = self.node.commit_certified().await?;
+            if done.is_err() {
+                self.held.is_undone();
+            }
+            return Ok(done);
         }
         Ok(Ok(()))
     }

@@ -19,14 +19,23 @@ pub(super) struct Held {
     holds: bool,
     /// Something has left: the request cannot be repeated.
     left: bool,
+    /// The last CommandComplete, as long as nothing follows it: the commit of its transaction may still fail, and clients
+    /// of COPY look no further.
+    completion: Vec<u8>,
 }
 
 impl Held {
     /// A request begins; `holds`: its answer is held back.
     pub(super) fn begin(&mut self, holds: bool) {
         self.bytes.clear();
+        self.completion.clear();
         self.holds = holds;
         self.left = !holds;
+    }
+
+    /// The transaction of the last statement has not committed: the statement has not completed.
+    pub(super) fn is_undone(&mut self) {
+        self.completion.clear();
     }
 
     /// Whether the request may be repeated as if nothing had happened.
@@ -56,6 +65,7 @@ pub(super) enum Before {
 /// Meaning of the server's next message.
 enum Next {
     Pass(usize),
+    Completion(usize),
     Aside(Vec<u8>),
     Error(Vec<u8>),
     Copy(Vec<u8>),
@@ -67,6 +77,14 @@ enum Next {
 impl Session {
     /// Hands something out, or holds it back.
     pub(super) async fn emit(&mut self, bytes: &[u8]) -> Run<()> {
+        let completion = std::mem::take(&mut self.held.completion);
+        if !completion.is_empty() {
+            self.hand_out(&completion).await?;
+        }
+        self.hand_out(bytes).await
+    }
+
+    async fn hand_out(&mut self, bytes: &[u8]) -> Run<()> {
         if self.held.is_whole() {
             self.held.bytes.extend_from_slice(bytes);
             if self.held.bytes.len() > HELD_BYTES {
@@ -83,7 +101,8 @@ impl Session {
 
     /// Releases the held-back part and all that follows.
     pub(super) async fn release(&mut self) -> Run<()> {
-        let bytes = std::mem::take(&mut self.held.bytes);
+        let mut bytes = std::mem::take(&mut self.held.bytes);
+        bytes.append(&mut self.held.completion);
         self.held.left = true;
         self.client.out().extend_from_slice(&bytes);
         if self.client.unsent() > GATHERED_BYTES {
@@ -116,6 +135,12 @@ impl Session {
                     let bytes = self.node.engine.peer.unread()[..length].to_vec();
                     self.node.engine.peer.consume(length);
                     self.emit(&bytes).await?;
+                }
+                Next::Completion(length) => {
+                    let bytes = self.node.engine.peer.unread()[..length].to_vec();
+                    self.node.engine.peer.consume(length);
+                    self.emit(&[]).await?;
+                    self.held.completion = bytes;
                 }
                 Next::Aside(bytes) => self.client.out().extend_from_slice(&bytes),
                 Next::Error(bytes) => {
@@ -160,6 +185,7 @@ impl Session {
                     back::COPY_IN => Next::Copy(frame.bytes().to_vec()),
                     back::NOTICE => Next::Pass(length),
                     _ if skip > 0 => return Ok(Next::Skip(length)),
+                    back::COMMAND_COMPLETE => return Ok(Next::Completion(length)),
                     _ => return Ok(Next::Pass(length)),
                 }
             }

@@ -156,6 +156,7 @@ impl Session {
                     self.held.begin(true);
                 }
                 Err(error) => {
+                    self.held.is_undone();
                     let error = self.node.said(error);
                     self.node.roll_back().await?;
                     return Ok(Err(error));

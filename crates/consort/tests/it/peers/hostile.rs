@@ -1,5 +1,8 @@
 //! Objects of Consort at the nodes do not serve clients, and changes that would make nodes different are refused or carried.
 
+use local_cluster::Options;
+use testkit::Scratch;
+
 use super::{Peers, in_memory, with_each_capture};
 use crate::fixture::eventually;
 use crate::load::Client;
@@ -271,4 +274,22 @@ fn psql_copies_behind_a_change_and_hears_itself() {
             super::write_sets::by_psql_command(&url, &["LISTEN c", "NOTIFY c", "SELECT 1"], "");
         assert!(worked && said.contains("notification \"c\""), "{said}");
     });
+}
+
+/// A client of COPY looks no further than CommandComplete, so that this one comes behind the commit only. Half of the COPY
+/// commands are refused by force.
+#[test]
+fn a_refused_copy_has_not_completed() {
+    let servers = Scratch::with(Options { standbys: 0, peers: 3, ..Scratch::options() });
+    let peers = Peers::over_with(servers, in_memory(), "sql", "debug.abort_percent = 50\n");
+    let url = peers.url();
+    crate::fixture::psql(&url, "CREATE TABLE t (id int PRIMARY KEY)").worked();
+    let completed = (0..20).filter(|id| {
+        let (_, said) = super::write_sets::by_psql_command(&url, &["COPY t FROM STDIN"], &format!("{id}\n"));
+        assert!(said.contains("COPY 1") != said.contains("could not serialize"), "{said}");
+        said.contains("COPY 1")
+    });
+    let completed = completed.count();
+    assert!((1..20).contains(&completed), "some of both: {completed}");
+    assert_eq!(peers.equal("SELECT count(*) FROM t"), format!("[[Some(\"{completed}\")]]"));
 }
