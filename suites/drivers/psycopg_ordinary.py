@@ -26,6 +26,12 @@ with psycopg.connect(address) as connection:
         connection.commit()
     assert cursor.execute("SELECT count(*), sum(id) FROM drv_item").fetchone() == (100, 4950)
     assert cursor.execute("SELECT tags FROM drv_item WHERE id = 3").fetchone() == (["a", "3"],)
+    # A commit token, prepared too.
+    for prepare in (False, True):
+        (token,) = cursor.execute("SHOW consort.last_commit", prepare=prepare).fetchone()
+        cursor.execute(f"SET consort.not_before = '{token}'", prepare=prepare)
+        assert cursor.execute("SHOW consort.not_before", prepare=prepare).fetchone() == (token,)
+    connection.commit()
     # Binary results.
     with connection.cursor(binary=True) as binary:
         assert binary.execute("SELECT id, name FROM drv_item WHERE id = %s", (5,)).fetchone() == (5, "item 5")

@@ -4,11 +4,13 @@
 
 mod handover;
 mod name_lookups;
+mod own_settings;
 mod sql_names;
 mod sql_prepared;
 
 pub use handover::CarriedStatements;
 use name_lookups::LookedUp;
+pub use own_settings::{description, stand_in};
 pub use sql_names::{deallocated, executed};
 pub use sql_prepared::{Again, BySql};
 

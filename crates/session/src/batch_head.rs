@@ -12,7 +12,7 @@ use backend::request::{Kind, Request};
 use backend::split_batch::{self, Part};
 use session_state::BlockStatus;
 use session_state::utility::{Statement, Utility, What};
-use wire::{Answers, Status};
+use wire::{Answers, Problem};
 
 impl Session {
     /// Returns the head of a batch that must run before it is known if the rest runs at a standby: the BEGIN
@@ -54,6 +54,30 @@ impl Session {
         Ok(self.current.statements.len() == 1 && self.current.statements.iter().all(one))
     }
 
+    /// Treatment of a batch of several statements, one of them about a setting of Consort's. A BEGIN before it, or statements
+    /// that are parsed before it, are the head of the batch.
+    pub(super) fn own_apart(&mut self, todo: Todo, bytes: &[u8]) -> Result<Todo, Ended> {
+        if !matches!(todo, Todo::Own(_)) {
+            return Ok(todo);
+        }
+        let (part, length) =
+            split_batch::first(bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
+        let is_head = match part {
+            Part::Control => true,
+            Part::Statement => self.state.block() == BlockStatus::Idle && self.is_begin(&bytes[..length])?,
+            Part::End | Part::Odd => false,
+        };
+        if is_head {
+            self.current.meant.head = Some(length);
+            return Ok(Todo::Quiet);
+        }
+        let problem = Problem::error(
+            "0A000",
+            "a SET, RESET or SHOW of a consort setting must be the only statement of its batch",
+        );
+        Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW as a separate batch.")))
+    }
+
     /// Runs the head of a batch alone. The rest is the next request, unless the head fails.
     pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
         self.probe().await?;
@@ -63,9 +87,9 @@ impl Session {
         self.line.statements.parses_under(under, Vec::new());
         self.keep_columns_in(head).await?;
         self.line.run_part(head).await?;
-        let failed = self.line.primary.status != Status::InBlock;
         self.learn();
-        self.current.fresh = !failed;
+        let failed = self.current.said.failed;
+        self.current.fresh &= !failed;
         if failed {
             self.line.client.consume(request.bytes - head.bytes);
             self.line.client.out().ready(self.line.primary.status);

@@ -61,6 +61,8 @@ pub(super) struct Meant {
     pub(super) meaning: Option<u64>,
     /// Meanings of the named statements that the request is about to parse.
     pub(super) meanings: Vec<(Box<[u8]>, u64)>,
+    /// Length of the head of a batch that runs alone: the rest is a statement about one of Consort's own settings.
+    pub(super) head: Option<usize>,
     /// True if the request waits long for its tree.
     pub(super) patient: bool,
     /// True if the block may defer the locks of later reads, whatever opens it: the request only reads.
@@ -209,7 +211,7 @@ impl Said {
 impl Meant {
     /// Resets the findings. The buffer stays.
     fn begin(&mut self) {
-        (self.shown, self.meaning, self.defers_on) = (None, None, false);
+        (self.shown, self.meaning, self.head, self.defers_on) = (None, None, None, false);
         self.meanings.clear();
     }
 }

@@ -247,6 +247,7 @@ impl Session {
             && let Some(head) = self.head_apart(request)?
         {
             self.pay_begin().await?;
+            self.current.fresh = true;
             return self.run_head(request, head).await;
         }
         if let Some(came) = self.times.came.take() {
@@ -277,6 +278,9 @@ impl Session {
         if !self.may_leave_whole(&todo) {
             self.pay_begin().await?;
         }
+        if let Some(bytes) = self.current.meant.head.take() {
+            return self.run_head(request, Request { bytes, ..request }).await;
+        }
         self.come_home_for(request, &todo).await?;
         let made = created_tables::made(&todo);
         let _alone = self.before_commands(&todo, &made).await;
@@ -287,7 +291,7 @@ impl Session {
         self.line.statements.parses_under(under, std::mem::take(&mut self.current.meant.meanings));
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
-            Todo::Own(statements) => self.answer_own(request, &statements).await,
+            Todo::Own(statements) => self.answer_own(request, &statements).await?,
             Todo::Refuse(problem) if self.line.primary.status == Status::InBlock => {
                 self.fail_block(Some(problem)).await;
             }

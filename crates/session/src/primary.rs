@@ -59,6 +59,8 @@ enum Expect {
     /// End of the answer to a Bind or Describe of a refused statement: the server does not have it, and the
     /// client receives this error instead.
     Refused(Box<[u8]>),
+    /// CloseComplete of a message without effect, sent for one that Consort answers: the client receives this instead.
+    Instead(Box<[u8]>),
     /// CloseComplete of the unnamed portal, which no longer exists for the client: swallowed.
     PortalGone,
     /// All answers to an internal query, up to its ReadyForQuery: swallowed.
@@ -471,8 +473,8 @@ impl Primary {
                 let statement = Rc::new(Statement::new(text, types));
                 let describes = statements.keeps_columns(parse.name, &statement);
                 self.make_room(parse.name, statements);
+                self.send_parse(&frame, &parse);
                 self.parse_comes(parse.name, Some(statement), statements);
-                self.peer.out().extend_from_slice(frame.bytes());
                 if describes {
                     self.describe(parse.name, None);
                 }
@@ -486,6 +488,7 @@ impl Primary {
             front::DESCRIBE => {
                 let describe = Describe::read(&frame)?;
                 match describe.target {
+                    Target::Statement if self.describes_own(describe.name, statements) => return Ok(()),
                     Target::Statement => self.statement_used(describe.name, true, statements),
                     Target::Portal => {
                         self.portal_goes();

@@ -635,7 +635,7 @@ impl Session {
                     are_new &= is_new;
                     match self.add(&mut several, &prepared, &bind, is_new) {
                         Ok(completes) => bound = Some(completes),
-                        Err(todo) => return Ok(*todo),
+                        Err(todo) => return self.own_apart(*todo, bytes),
                     }
                 }
                 front::EXECUTE => {
@@ -716,14 +716,7 @@ impl Session {
                 several.may_end_block |= of_text.may_end_block;
                 Ok(utility)
             }
-            Todo::Own(_) => {
-                let problem = Problem::error(
-                    "0A000",
-                    "a SET, RESET or SHOW of a consort setting must be the only statement of its batch",
-                );
-                Err(Box::new(Todo::Refuse(problem)))
-            }
-            other @ (Todo::Refuse(_) | Todo::Several(_)) => Err(Box::new(other)),
+            other @ (Todo::Own(_) | Todo::Refuse(_) | Todo::Several(_)) => Err(Box::new(other)),
         }
     }
 

@@ -62,6 +62,19 @@ func ordinary(ctx context.Context, pool *pgxpool.Pool) {
 		expect("the own write is read", v == fmt.Sprint(i))
 	}
 
+	// A commit token, from one connection to another.
+	var token string
+	must(pool.QueryRow(ctx, "SHOW consort.last_commit").Scan(&token))
+	must(pool.AcquireFunc(ctx, func(other *pgxpool.Conn) error {
+		_, err := other.Exec(ctx, "SET consort.not_before = '"+token+"'")
+		must(err)
+		var kept string
+		must(other.QueryRow(ctx, "SHOW consort.not_before").Scan(&kept))
+		expect("the token is kept", kept == token)
+		_, err = other.Exec(ctx, "RESET consort.not_before")
+		return err
+	}))
+
 	// A batch is one pipeline.
 	batch := &pgx.Batch{}
 	for i := range 50 {

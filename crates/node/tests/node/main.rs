@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
 
 mod begun;
+mod consort_settings;
 mod copies;
 mod deferred_locks;
 mod door;

@@ -427,4 +427,9 @@ impl Utility {
         };
         name.starts_with("consort.").then_some(name)
     }
+
+    /// The setting of Consort's own that the statement shows.
+    pub fn shown_consort_setting(&self) -> Option<&str> {
+        self.consort_setting().filter(|_| matches!(self, Utility::Show(_)))
+    }
 }

@@ -61,6 +61,10 @@ impl Standing<'_> {
             },
             back::CLOSE_COMPLETE => match self.expects.pop_front() {
                 Some(Expect::Ours | Expect::Learns(_) | Expect::PortalGone) => return Ok(false),
+                Some(Expect::Instead(answer)) => {
+                    *self.instead = Some(answer);
+                    return Ok(false);
+                }
                 Some(Expect::Close(name)) => side.statements.closed(&name),
                 Some(Expect::ClosePortal) => {}
                 _ => return Err(Malformed::Body),

@@ -8,11 +8,11 @@
 //! A change of columns is found before the client's request (`session/statement_columns.rs`). A difference
 //! found here is newer than that check, and the client's request may have run: its connection then ends.
 
-use super::{Expect, Primary};
-use backend::prepared_statements::{Lack, Owed, Statements};
+use super::{Expect, Primary, QUESTION};
+use backend::prepared_statements::{Lack, Owed, Statements, description, stand_in};
 use backend::statement_description::Described;
 use std::rc::Rc;
-use wire::{Asks, Target};
+use wire::{Asks, Frame, Parse, Target};
 
 impl Primary {
     /// Prepares the use of a statement by a Bind or a Describe. The primary must know before which statement
@@ -72,9 +72,35 @@ impl Primary {
         }
         if let Some(kept) = &lack.parses {
             statements.counted.server_parses += 1;
-            out.parse(name, &kept.statement.text, kept.types());
+            let text = &kept.statement.text;
+            out.parse(name, stand_in(text).unwrap_or(text), kept.types());
         }
         usize::from(lack.closes) + usize::from(lack.parses.is_some())
+    }
+
+    /// Sends a Parse of the client, or that of the stand-in for a statement that only Consort understands.
+    pub(super) fn send_parse(&mut self, frame: &Frame<'_>, parse: &Parse<'_>) {
+        match stand_in(parse.text) {
+            Some(text) => self.peer.out().parse(parse.name, text, &[]),
+            None => self.peer.out().extend_from_slice(frame.bytes()),
+        }
+    }
+
+    /// Answers a Describe of a statement that only Consort understands. `false`: the server answers it.
+    pub(super) fn describes_own(&mut self, name: &[u8], statements: &Statements) -> bool {
+        let parsed = self.expects.iter().rev().find_map(|expect| match expect {
+            Expect::Parse(of, statement, _) if **of == *name => Some(statement.as_ref()),
+            Expect::Close(of) if **of == *name => Some(None),
+            _ => None,
+        });
+        let statement = parsed.unwrap_or_else(|| statements.get(name));
+        let answer = statement.and_then(|statement| description(&statement.text, &statement.types));
+        let Some(answer) = answer else { return false };
+        // The answers keep their order, and an error before this one skips it.
+        Asks::close(self.peer.out(), Target::Statement, QUESTION);
+        self.expects.push_back(Expect::Instead(answer));
+        self.open = true;
+        true
     }
 
     /// Has the server describe the statement that it has just parsed under this name.
@@ -152,7 +178,10 @@ impl Primary {
     pub(super) fn owe(&mut self, statements: &mut Statements) -> bool {
         match statements.owed() {
             Owed::Nothing => return false,
-            Owed::Parse(statement) => self.peer.out().parse(b"", &statement.text, &statement.types),
+            Owed::Parse(statement) => {
+                let text = stand_in(&statement.text).unwrap_or(&statement.text);
+                self.peer.out().parse(b"", text, &statement.types);
+            }
             Owed::Close => Asks::close(self.peer.out(), Target::Statement, b""),
         }
         true
