@@ -1,7 +1,9 @@
 //! Timeouts of clients and statements, and connections that are kept ready for them: PgBouncer's settings.
 
 use crate::fixture::{Serving, eventually, psql};
-use crate::load::Client;
+use crate::levels::leaves;
+use crate::load::{ANYWHERE, Client, READ_QUIET, served, serves_all};
+use testkit::Scratch;
 
 /// Consort without standbys, with these lines at the top of its configuration and this at its end.
 fn stage(lines: &str) -> (Serving, String, String) {
@@ -225,4 +227,25 @@ fn pgbouncers_names_of_settings_are_understood() {
     psql(&console, "SET max_client_conn = 1").worked();
     let _one = Client::connect(&url).unwrap();
     assert!(psql(&url, "SELECT 1").err.contains("too many clients (max_clients = 1)"));
+}
+
+/// Since 17 a session may limit its transactions: a read that runs at a standby is ended, too.
+#[test]
+fn transaction_timeout_of_the_session_ends_reads_at_standbys() {
+    let options = local_cluster::Options { standbys: 1, ..Scratch::options() };
+    let (serving, mut console, url) = serves_all(Serving::over(Scratch::of_major(17, &options), ANYWHERE));
+    let mut client = Client::connect(&url).unwrap();
+    client.rows("SET transaction_timeout = '10s'").unwrap();
+    leaves(&mut console, &mut client, READ_QUIET, 7);
+    client.rows("SET transaction_timeout = '300ms'").unwrap();
+    let before = served(&mut console, "standby1");
+    let series = ["a", "b", "c", "d"].map(|name| format!("generate_series(1, 1000) {name}")).join(", ");
+    let endless = format!("SELECT count(*) AS endless FROM quiet q, {series}");
+    let trouble = client.rows(&endless).expect_err("the read takes too long");
+    assert_eq!(trouble.sqlstate.as_deref(), Some("25P04"), "{trouble:?}");
+    assert_eq!(served(&mut console, "standby1"), before, "no answer came");
+    let runs = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query ~ 'endless FROM quiet' AND pid <> pg_backend_pid()";
+    for node in serving.servers.cluster().nodes() {
+        eventually("its end at each node", || node.query("postgres", runs).unwrap().is_empty());
+    }
 }
