@@ -12,6 +12,8 @@ root=$PWD
 . suites/cluster.sh
 asked=$*
 bin=${CONSORT_POSTGRES_BIN:-/usr/lib/postgresql/15/bin}
+# psql is of the servers' major, too.
+PATH=$bin:$PATH
 
 left_out() { [ -z "$asked" ] || fail "$1"; echo "left out: $1"; }
 

@@ -15,6 +15,9 @@
 #                        error. One file runs at a time: under DDL of other files hardly any read can be offloaded
 #   --pool MODE          through Consort with pool_mode = "MODE": transaction (or statement); without it session
 #
+# CONSORT_POSTGRES_BIN names the programs of another major. Tests and headers of 17 and 18 then come from later releases of
+# Debian, and pg_regress from the folder of the programs. No release of Debian has a source of 16.
+#
 # The source package is fetched with apt, by a sources file of its own; the system's sources stay as they are. It is kept
 # in target/suites. Servers, results and everything else live in a temporary folder that goes with the script, and so do
 # its processes. Permitted differences of the results are in suites/footers.awk and docs/compatibility.md.
@@ -41,51 +44,72 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-bin=/usr/lib/postgresql/15/bin
-pgxs=/usr/lib/postgresql/15/lib/pgxs/src/test
-installed=$(dpkg-query -W -f '${Version}' postgresql-15) || fail "postgresql-15 is not installed"
+bin=${CONSORT_POSTGRES_BIN:-/usr/lib/postgresql/15/bin}
+installed=$("$bin/postgres" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/') || fail "PostgreSQL is not installed in $bin"
+major=${installed%%.*}
+case $major in
+    15) release= installed=$(dpkg-query -W -f '${Version}' postgresql-15) || fail "postgresql-15 is not installed" ;;
+    17) release=trixie ;;
+    18) release=sid ;;
+    *) fail "no release of Debian has the tests of PostgreSQL $major" ;;
+esac
+package=postgresql-$major
+pg_regress=$(find "$(dirname "$(realpath "$bin/psql")")/../lib" -path '*/pgxs/src/test/regress/pg_regress' | head -n 1)
+[ -n "$pg_regress" ] || fail "the programs in $bin have no pg_regress"
 cache=$root/target/suites
 psql_folder=$bin
 
 # Debian's source package, by apt, in a folder of its own.
 fetch() {
-    have_source "${source_version:-$installed}" && return 0
-    have apt-get || fail "Debian's source package postgresql-15=$installed is needed, and there is no apt-get"
-    mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial" "$cache/source"
-    # The repositories that the system takes its packages from, as sources, checked against Debian's keys.
-    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' | sort -u \
-        | sed "s|^|deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] |" >"$cache/apt/sources.list"
+    headers=/usr/include/postgresql/15/server
+    [ -z "$release" ] || headers=$cache/headers/usr/include/postgresql/$major/server
+    have_source "${source_version:-$installed}" && [ -d "$headers" ] && return 0
+    have apt-get || fail "Debian's source package $package=$installed is needed, and there is no apt-get"
+    mkdir -p "$cache/apt/lists/partial" "$cache/apt/cache/archives/partial" "$cache/source" "$cache/headers"
+    # The repositories that the system takes its packages from, or the same of a later release, checked against Debian's keys.
+    local key="[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" found
+    found=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' | sort -u)
+    if [ -z "$release" ]; then
+        sed "s|^|deb-src $key |" <<<"$found" >"$cache/apt/sources.list"
+    else
+        found=$(grep -v security <<<"$found" | head -n 1 | cut -d ' ' -f 1)
+        printf '%s\n' "deb-src $key $found $release main" "deb $key $found $release main" >"$cache/apt/sources.list"
+    fi
     local apt=(-q -o "Dir::Etc::sourcelist=$cache/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt/cache" -o APT::Sandbox::User=root)
     (cd "$cache/source" && apt-get "${apt[@]}" update) >"$work/apt.log" 2>&1 </dev/null || true
+    if [ -n "$release" ] && [ ! -d "$headers" ]; then
+        (cd "$work" && apt-get "${apt[@]}" download "postgresql-server-dev-$major" && dpkg-deb -x postgresql-server-dev-*.deb "$cache/headers") \
+            >>"$work/apt.log" 2>&1 </dev/null || { cat "$work/apt.log" >&2; fail "no headers of PostgreSQL $major"; }
+    fi
     local version
     for version in ${source_version:-$(nearest_versions)}; do
-        echo "fetching the source of postgresql-15 $version"
+        echo "fetching the source of $package $version"
         have_source "$version" && return 0
-        (cd "$cache/source" && apt-get "${apt[@]}" source --download-only "postgresql-15=$version") \
+        (cd "$cache/source" && apt-get "${apt[@]}" source --download-only "$package=$version") \
             >>"$work/apt.log" 2>&1 </dev/null && have_source "$version" && return 0
         echo "the archive does not hand out that source"
     done
     grep -E '^(E|Err)' "$work/apt.log" >&2 || true
-    fail "no source of postgresql-15; what was run: cd $cache/source && apt-get ${apt[*]} source --download-only postgresql-15"
+    fail "no source of $package; what was run: cd $cache/source && apt-get ${apt[*]} source --download-only $package"
 }
 
 # The installed server's version, then those that the archive lists, the nearest minor version first.
 nearest_versions() {
     echo "$installed"
-    apt-cache "${apt[@]}" showsrc postgresql-15 2>/dev/null | sed -n 's/^Version: //p' \
+    apt-cache "${apt[@]}" showsrc "$package" 2>/dev/null | sed -n 's/^Version: //p' \
         | awk -F '[.-]' -v own="$installed" 'BEGIN { split(own, part, /[.-]/) }
             $0 != own { print ($2 > part[2] ? $2 - part[2] : part[2] - $2), $0 }' | sort -n | cut -d ' ' -f 2
 }
 
 have_source() {
-    tarball=$(ls "$cache/source/postgresql-15_${1%%-*}.orig.tar."* 2>/dev/null | grep -v '\.asc$' | head -n 1 || true)
+    tarball=$(ls "$cache/source/${package}_${1%%-*}.orig.tar."* 2>/dev/null | grep -v '\.asc$' | head -n 1 || true)
     [ -n "$tarball" ] && source_version=$1
 }
 
 # The psql of the tests' own version.
 psql_of_tests() {
-    [ "$source_version" != "$installed" ] || return 0
+    [ "$source_version" != "$installed" ] && [ -z "$release" ] || return 0
     mkdir "$work/client"
     (cd "$work/client" && apt-get -q -o APT::Sandbox::User=root download "postgresql-client-15=$source_version" \
         && dpkg-deb -x ./*.deb .) >"$work/apt.log" 2>&1 </dev/null \
@@ -100,9 +124,8 @@ build() {
     tar -xf "$tarball" -C "$work/source" --strip-components=1 --wildcards '*/src/test/regress' '*/contrib/spi'
     regress=$work/source/src/test/regress
     mkdir "$work/lib"
-    local include=/usr/include/postgresql/15/server
-    [ -d "$include" ] || fail "headers are missing; run: apt-get install postgresql-server-dev-15=$installed"
-    local cc=(cc -O1 -w -fPIC -shared -I "$include" -I /usr/include/postgresql)
+    [ -d "$headers" ] || fail "headers are missing; run: apt-get install postgresql-server-dev-15=$installed"
+    local cc=(cc -O1 -w -fPIC -shared -I "$headers" -I /usr/include/postgresql)
     "${cc[@]}" -o "$work/lib/regress.so" "$regress/regress.c"
     "${cc[@]}" -DREFINT_VERBOSE -o "$work/lib/refint.so" "$work/source/contrib/spi/refint.c"
     "${cc[@]}" -o "$work/lib/autoinc.so" "$work/source/contrib/spi/autoinc.c"
@@ -117,7 +140,7 @@ schedule() {
     mkdir -p "$output/testtablespace"
     own "$output"
     echo "running $(grep -cE . <(files)) files: $name"
-    (cd "$output" && as_user "$pgxs/regress/pg_regress" --inputdir="$regress" --outputdir="$output" \
+    (cd "$output" && as_user "$pg_regress" --inputdir="$regress" --outputdir="$output" \
         --dlpath="$work/lib" --bindir="$psql_folder" --host="$host" --port="$port" --user=postgres \
         --max-concurrent-tests=20 ${shadow:+--max-connections=1} --schedule="$regress/parallel_schedule") >"$output/log" 2>&1 </dev/null || true
     judge "$name" "$output" $((SECONDS - begun))
@@ -168,7 +191,7 @@ take_folder
 program=
 [ "$only" = plain ] || program=$(consort_program)
 fetch
-echo "tests of postgresql-15 $source_version, server $installed"
+echo "tests of $package $source_version, server $installed"
 [ "$source_version" = "$installed" ] || echo "NOTE: tests and psql are NOT of the server's own version; the run on plain" \
     "PostgreSQL shows what that alone makes fail"
 psql_of_tests
