@@ -58,6 +58,8 @@ pub struct Database {
     held: Notify,
     /// Time until which statements wait, at most, for the database to be followed.
     awaited: Cell<Option<Instant>>,
+    /// Differences between the nodes' files of extensions, a sentence each.
+    extension_differences: RefCell<BTreeSet<String>>,
     /// Transactions of the database, where they are ordered before they are executed.
     scheduled: Rc<Scheduled>,
 }
@@ -126,6 +128,7 @@ impl Database {
             unmarked: RefCell::default(),
             held: Notify::new(),
             awaited: Cell::default(),
+            extension_differences: RefCell::default(),
             scheduled: Scheduled::new(declares),
         }
     }
@@ -374,6 +377,16 @@ impl Database {
         drop(next);
         self.catalog_changed(Some(xid));
         true
+    }
+
+    /// Differences between nodes that keep reads with an extension at the primary, if there are any.
+    pub fn extension_differences(&self) -> Option<String> {
+        let all = self.extension_differences.borrow();
+        (!all.is_empty()).then(|| all.iter().map(String::as_str).collect::<Vec<_>>().join("; "))
+    }
+
+    pub(crate) fn set_extension_differences(&self, differences: &BTreeSet<String>) {
+        self.extension_differences.borrow_mut().clone_from(differences);
     }
 
     /// Sets the extensions whose libraries are the same at all nodes, these standbys. Returns true if they are others than before.

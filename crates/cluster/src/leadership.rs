@@ -45,8 +45,6 @@ pub struct Lead {
     standing: RefCell<Standing>,
     until: Cell<Option<Duration>>,
     alone: Cell<bool>,
-    /// Start of its leadership, if it has waited for that.
-    since: Cell<Option<Instant>>,
     /// True once the state known before is void.
     void: Cell<bool>,
     /// True once another process has taken over: this Consort never leads again.
@@ -66,7 +64,6 @@ impl Lead {
             standing: RefCell::new(standing),
             until: Cell::new(lease.is_none().then_some(Duration::MAX)),
             alone: Cell::new(alone),
-            since: Cell::default(),
             void: Cell::default(),
             resigned: Cell::default(),
             is_heir: Cell::default(),
@@ -95,11 +92,6 @@ impl Lead {
         self.until.get().is_some_and(|until| now >= until)
     }
 
-    /// Start of its leadership, if it has waited for that.
-    pub(crate) fn since(&self) -> Option<Instant> {
-        self.since.get()
-    }
-
     /// Standing of this Consort: it leads, follows another, or does not know yet.
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()
@@ -112,8 +104,6 @@ impl Lead {
 
     /// Makes this Consort the leader.
     pub(crate) fn begin(&self) {
-        let has_waited = matches!(self.standing(), Standing::Waits(_));
-        self.since.set(has_waited.then(Instant::now));
         *self.standing.borrow_mut() = Standing::Leads;
         self.changed.notify_waiters();
     }

@@ -77,8 +77,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use transaction::Backend;
 
-/// Time after a start, or a take-over, in which statements wait until their database is followed: then
-/// clients usually come all at once.
+/// Time after a start, a take-over, or the first use of a database, in which statements wait until their database is followed:
+/// then clients usually come all at once, and code of a statement that runs earlier stays unknown as long as its session lives.
 const FIRST_MOMENT: Duration = Duration::from_secs(2);
 
 /// One standby or logical replica, as the configuration names it.
@@ -340,7 +340,7 @@ impl Cluster {
             database.set_trouble(Some("the database is not listed (databases)".into()));
             return database;
         }
-        database.is_awaited_until(self.0.lead.since().unwrap_or(self.0.started) + FIRST_MOMENT);
+        database.is_awaited_until(Instant::now() + FIRST_MOMENT);
         tokio::task::spawn_local(follow::database::run(self.clone(), database.clone()));
         for replica in self.fed_ids() {
             tokio::task::spawn_local(follow::replica_feed::run(self.clone(), database.clone(), replica));

@@ -174,7 +174,7 @@ pub fn tree(
     if let Err(stays) = asker.may_leave() {
         return Plan::Stays(Reason::Stay(stays.name()));
     }
-    let hidden = template.depends_on.extension_state && may_have_extension_state(asker.session);
+    let hidden = may_have_extension_state(asker.session, &template.depends_on);
     if hidden || template.random && asker.session.is_seeded() {
         // The seed's sequence goes on at the primary, and would lack a number drawn elsewhere. Code may have set a parameter of
         // an extension, which no probe reads.

@@ -79,6 +79,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             None => println!("database {name}: reads are offloaded{slot}"),
             Some(why) => println!("database {name}: reads stay at the primary: {why}{slot}"),
         }
+        if let Some(why) = value(Some(database), "extension_differences") {
+            println!("database {name}: reads with an extension stay at the primary: {why}");
+        }
         if value(Some(database), "paused") == Some("1") {
             println!("database {name}: paused, new transactions wait until RESUME");
         }

@@ -25,6 +25,7 @@ pub use dirt::Dirt;
 pub use settings::{ANALYSED_UNDER, Interner, MIRRORED, PARSED_UNDER, Settings, WRITTEN_UNDER};
 pub use startup::Startup;
 pub use state::{
-    Answer, CarriedState, Pairs, SessionState, calls_set_config, may_have_extension_state, not_before, pairs,
+    Answer, CarriedState, Pairs, SessionState, asks_for_parameters, calls_set_config,
+    may_have_extension_state, not_before, pairs,
 };
 pub use stay::SessionStay;

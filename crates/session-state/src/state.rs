@@ -2,6 +2,7 @@
 
 mod configuration_reload;
 mod custom_settings;
+mod extension_parameters;
 mod handover;
 mod initial_settings;
 mod parameter_status;
@@ -9,6 +10,8 @@ mod transaction;
 
 use custom_settings::Named;
 pub use custom_settings::calls_set_config;
+use extension_parameters::Parameters;
+pub use extension_parameters::{asks_for_parameters, may_have_extension_state};
 pub use handover::{CarriedState, Pairs, pairs};
 use initial_settings::Beginning;
 use parameter_status::Reports;
@@ -80,17 +83,12 @@ pub struct SessionState {
     name_changes: u64,
     /// Application settings that the next probe also reads, because the client has named them.
     named: Named,
+    parameters: Parameters,
 }
 
 /// Commits that reads of the session must show, at every level.
 pub fn not_before(state: &SessionState) -> Option<CommitToken> {
     state.transaction.now.own.not_before
-}
-
-/// True if extensions may have state in the session that a standby's connection lacks: code has run that may have set it,
-/// or roles and databases have parameters of extensions.
-pub fn may_have_extension_state(state: &SessionState) -> bool {
-    state.is_seeded() || state.beginning.has_application_settings
 }
 
 impl SessionState {
@@ -112,6 +110,7 @@ impl SessionState {
             overflown: false,
             name_changes: 0,
             named: Named::default(),
+            parameters: Parameters::default(),
         }
     }
 
@@ -350,6 +349,9 @@ impl SessionState {
         self.application_settings |= matches!(dirt, Dirt::Function | Dirt::Code | Dirt::Unknown);
         self.beginning.any_set |=
             matches!(dirt, Dirt::Function | Dirt::Code | Dirt::Unknown | Dirt::Unjudged | Dirt::Setting);
+        if !matches!(dirt, Dirt::Temporary | Dirt::Listen | Dirt::AdvisoryLock) {
+            self.parameters.may_have_changed();
+        }
     }
 
     /// True if the session listens, or did when last known.
@@ -500,10 +502,13 @@ impl SessionState {
                             self.set("role", Some("none"), interner);
                         }
                     }
-                    NewValue::Default | NewValue::Reset => match self.resets_to() {
-                        Some(first) => self.reset(name, &first, interner),
-                        None => self.dirtied(Dirt::Setting),
-                    },
+                    NewValue::Default | NewValue::Reset => {
+                        self.parameters.may_have_changed();
+                        match self.resets_to() {
+                            Some(first) => self.reset(name, &first, interner),
+                            None => self.dirtied(Dirt::Setting),
+                        }
+                    }
                     NewValue::Unknown => {}
                 }
             }
@@ -551,6 +556,7 @@ impl SessionState {
 
     fn reset_all(&mut self) {
         self.beginning.any_set = true;
+        self.parameters.may_have_changed();
         self.reports.moved = true;
         self.transaction.now.own = self.defaults.clone();
         self.transaction.now.own_after = self.transaction.now.own_after.take().map(|_| self.defaults.clone());
@@ -573,6 +579,7 @@ impl SessionState {
         self.transaction.now.own_after = None;
         self.undecided |= self.dirt.has(Dirt::Unjudged);
         self.dirt.keep(Dirt::Library);
+        self.parameters.may_have_changed();
         self.overflown = false;
         self.reports.moved = true;
         match first {
@@ -592,7 +599,8 @@ impl SessionState {
 
     /// True if a probe may find the session clean, once the session is idle outside a block.
     pub fn may_be_clean(&self) -> bool {
-        self.probing.due && !self.dirt.without(&[Dirt::Library]).is_empty()
+        let finds = !self.dirt.without(&[Dirt::Library]).is_empty() || !self.parameters.asked.is_empty();
+        self.probing.due && finds
     }
 
     /// True if temporary objects pin the session, and no command has run since that drops any. Code may have
@@ -632,6 +640,7 @@ impl SessionState {
         }
         self.transaction.now.settings = settings;
         self.named.were_asked();
+        self.parameters.were_asked();
         self.transaction.keep_settings();
         self.undecided |= self.dirt.has(Dirt::Unjudged);
         let had = (self.probing.had_temporary, self.dirt.has(Dirt::Temporary));

@@ -21,7 +21,7 @@ use cluster::understanding::Statement as Asked;
 use history::{Consistency, Footprint};
 use scheduler::{Reason, SessionMarks};
 use session_state::utility::{Held, Statement, Utility, What};
-use session_state::{BlockStatus, Dirt, not_before, set_by_function};
+use session_state::{BlockStatus, Dirt, asks_for_parameters, not_before, set_by_function};
 use statement_analysis::shape::{Hint, Shape, Strings};
 use statement_analysis::template::FootprintTemplate;
 use statement_analysis::{Parameter, Template, Values};
@@ -496,19 +496,22 @@ impl Session {
         template
     }
 
-    /// True if writes in this session are unknown although a probe may read its settings.
+    /// True if writes in this session are unknown although a probe may read its settings. What ran before a
+    /// session's first probe is never judged, so that probe does not wait for the catalog.
     fn is_unknown_for_nothing(&self) -> bool {
-        !self.state.knows_names() && self.state.probe().is_some() && self.database.not_serving().is_none()
+        let is_first = || self.database.id().is_some() && self.state.dirt() == Some(Dirt::Fresh);
+        let is_of_use = self.database.not_serving().is_none() || is_first();
+        is_of_use && !self.state.knows_names() && self.state.probe().is_some()
     }
 
     /// True if only the session's state keeps this read at the primary, and a probe may change that.
-    fn would_leave_if_clean(&self, template: Option<&Template>, values: &Values<'_>) -> bool {
+    fn would_leave_if_clean(&mut self, template: Option<&Template>, values: &Values<'_>) -> bool {
         let Some(template) = template else { return false };
-        self.state.may_leave().is_err()
-            && self.state.may_be_clean()
-            && template.stay_with(values).is_none()
+        template.stay_with(values).is_none()
             && template.writes.fill(values).is_nothing()
             && self.database.not_serving().is_none()
+            && (asks_for_parameters(&mut self.state, &template.depends_on) || self.state.may_leave().is_err())
+            && self.state.may_be_clean()
     }
 
     /// Makes the session's state known before a statement is prepared for later execution. Under unknown

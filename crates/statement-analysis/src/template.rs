@@ -130,7 +130,9 @@ pub struct Dependencies {
     pub named: Vec<RelationId>,
     /// Relations that planning it locks, whatever its values are; `None` if values choose among them, or not all are known.
     pub locks: Option<BTreeSet<RelationId>>,
-    /// True if it depends on parameters of an extension, or on state in the session that no view shows.
+    /// Parameters of extensions (`pg_trgm.similarity_threshold`) that its result depends on.
+    pub parameters: BTreeSet<&'static str>,
+    /// True if it depends on an extension's state in the session beyond such parameters.
     pub extension_state: bool,
     /// True if it runs code that may set what no probe of the session shows, such as the seed of `random()`.
     pub may_hide_state: bool,

@@ -151,6 +151,7 @@ impl View for Fixture {
             settled_lsn: Some(Lsn::new(800)),
             decoded: None,
             not_serving: Some("no slot".into()),
+            extension_differences: Some("library isn 1.2 isn.so is not as at the primary at standby1".into()),
         };
         Gauges { sent: 12, settled_quick: 10, databases: vec![shop], ..Gauges::default() }
     }

@@ -14,6 +14,7 @@ const COLUMNS: &[Column] = &[
     text("settled_lsn"),
     text("decoded_lsn"),
     text("why_not_serving"),
+    text("extension_differences"),
     number("slot_retained_bytes"),
     number("slot_remaining_bytes"),
     number("sent"),
@@ -41,6 +42,7 @@ fn rows(view: &dyn View) -> Table {
             database.settled_lsn.map(|lsn| lsn.to_string()),
             database.decoded.map(|lsn| lsn.to_string()),
             database.not_serving,
+            database.extension_differences,
             kept.map(|bytes| bytes.to_string()),
             left.map(|bytes| bytes.to_string()),
         ];

@@ -364,4 +364,6 @@ pub struct GaugedDatabase {
     pub decoded: Option<Lsn>,
     /// Reason why its reads stay at the primary. `None`: they may be offloaded.
     pub not_serving: Option<String>,
+    /// Differences between nodes that keep reads with an extension at the primary.
+    pub extension_differences: Option<String>,
 }

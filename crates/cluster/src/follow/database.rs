@@ -396,11 +396,11 @@ pub(super) async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut 
             Ok(mut loaded) if database.owed().iter().all(|xid| loaded.snapshot.sees(*xid)) => {
                 loaded.catalog.trusts_declarations = cluster.orders_first();
                 extensions::tell(&database, &loaded.catalog, &mut known);
-                database.distrust(&mut loaded.catalog);
                 if !cluster.setup().design.follows_commits() {
                     loaded.catalog.publish_all();
                 }
                 let wrong = loaded.catalog.declare(&cluster.procedures(), &cluster.setup().harmless);
+                database.distrust(&mut loaded.catalog);
                 for why in wrong.iter().filter(|why| !passed_over.contains(*why)) {
                     tracing::warn!(database = database.name(), wrong = why, "ignoring a declaration");
                 }

@@ -41,6 +41,7 @@ pub(super) async fn compare(cluster: Cluster, database: Rc<Database>) {
                     }
                     // A standby that has not replayed CREATE EXTENSION yet is asked again.
                     let all = agreed == present.0;
+                    database.set_extension_differences(&differences);
                     told = differences;
                     if database.set_agreed(agreed, &present.1) {
                         void(&cluster, &database);

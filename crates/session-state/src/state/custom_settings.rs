@@ -66,11 +66,13 @@ impl SessionState {
         self.application_settings = true;
     }
 
-    /// Settings that the probe does not read from every session: the known ones, and the named ones.
+    /// Settings that the probe does not read from every session: the known ones, the named ones, and parameters of extensions.
     pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
         let settings = &self.transaction.now.settings;
-        let named = self.named.names.iter().map(String::as_str).filter(|name| settings.get(name).is_none());
-        settings.others().chain(named)
+        let named = &self.named.names;
+        let parameters = self.parameters.asked.iter().copied().filter(|name| !named.contains(*name));
+        let more = named.iter().map(String::as_str).chain(parameters);
+        settings.others().chain(more.filter(|name| settings.get(name).is_none()))
     }
 }
 

@@ -85,6 +85,7 @@ impl SessionState {
             overflown: _,
             name_changes: _,
             named: _,
+            parameters: _,
         } = self;
         let (now, Beginning { settings: first, resets, any_set, loaded, .. }) = (&transaction.now, beginning);
         let Reports { values, moved, client_utf8, server_utf8 } = reports;

@@ -72,6 +72,12 @@ pub enum Class {
 }
 
 impl Class {
+    /// True if a statement that calls such a function may be offloaded.
+    pub(super) fn may_leave(self) -> bool {
+        use Class::{Approximate, ByOrder, Declared, Harmless, Hidden, Random};
+        matches!(self, Harmless | ByOrder | Declared | Random | Hidden | Approximate)
+    }
+
     pub(super) const NAMES: [(&str, Class); 19] = [
         ("harmless", Class::Harmless),
         ("by_order", Class::ByOrder),

@@ -129,12 +129,12 @@ impl Catalog {
         self.operators.get(&operator).map_or(Class::Unknown, |function| self.function_class(*function))
     }
 
-    /// True if values of a type may be made, compared or printed by this function.
+    /// True if values of a type may be made, compared or printed by this function, at least at the primary.
     fn may_make_values(&self, function: u32) -> bool {
         let reviewed = self.functions.get(&function).is_some_and(|known| known.reviewed.is_some());
         match self.function_class(function) {
             Class::Harmless | Class::Hidden => true,
-            class => reviewed && class == Class::Declared,
+            class => reviewed && matches!(class, Class::Declared | Class::Node),
         }
     }
 

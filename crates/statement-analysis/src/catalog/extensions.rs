@@ -90,6 +90,28 @@ pub const TABLES: &[(&str, &str, &str)] = tables! {
     "xml2" "1.1"
 };
 
+/// Parameters on which results of the extension's functions of the classes `hidden` and `approximate` depend. Empty: the
+/// parameters are too many to follow, or other state of the extension counts too.
+pub fn parameters(extension: &str) -> &'static [&'static str] {
+    match extension {
+        "pg_trgm" => &[
+            "pg_trgm.similarity_threshold",
+            "pg_trgm.strict_word_similarity_threshold",
+            "pg_trgm.word_similarity_threshold",
+        ],
+        "vector" => &[
+            "hnsw.ef_search",
+            "hnsw.iterative_scan",
+            "hnsw.max_scan_tuples",
+            "hnsw.scan_mem_multiplier",
+            "ivfflat.iterative_scan",
+            "ivfflat.max_probes",
+            "ivfflat.probes",
+        ],
+        _ => &[],
+    }
+}
+
 /// Lines of a table: class, digest, signature. In a line with `*`, all other functions of the extension.
 ///
 /// # Panics

@@ -85,12 +85,14 @@ impl Catalog {
         (found, wrong)
     }
 
-    /// Takes the reviewed classes of an extension's functions back: a node has another library.
+    /// Keeps an extension's functions at the primary: a node may have another library. What they do at the primary is known, so
+    /// they do not count as code that may change the session.
     pub fn distrust_extension(&mut self, extension: &str) {
         for (id, _) in self.members.iter().filter(|(_, member)| member.extension == extension) {
-            if let Some(function) = self.functions.get_mut(id) {
-                (function.reviewed, function.declared) = (None, None);
-                function.harmless = Harmless::No;
+            let Some(function) = self.functions.get_mut(id) else { continue };
+            function.harmless = Harmless::No;
+            if function.reviewed.is_some_and(Class::may_leave) {
+                (function.reviewed, function.declared) = (Some(Class::Node), None);
             }
         }
     }

@@ -10,6 +10,7 @@ use super::replicated_execution::{Found, replay};
 use super::writes::{Trust, writes};
 use super::{Again, ClockWords, Dependencies, Input, Kind, ResultColumns, Stay, Template, Validity};
 use crate::catalog::builtin::RANDOM_NUMBERS;
+use crate::catalog::extensions;
 use crate::catalog::{Catalog, Class, Harmless, Persistence, RelationKind, Touches, Volatility};
 use crate::oid::FIRST_USER_OID;
 use crate::tree::query::{Command, Relation};
@@ -58,6 +59,7 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
     let (stays, never_at_copies) = (&judge.stays, at_copies.never);
     let found = Found { writes: &writes, stays, chance, never_at_copies, calls_writers, draws, one_row };
     let replay = replay(&tree, &facts, catalog, &keys, &found);
+    let (of_extensions, extension_state) = judge.extension_state();
     Template {
         kind: kind(&commands),
         validity: Validity {
@@ -76,7 +78,8 @@ pub fn judge(input: &Input<'_>, catalog: &Catalog) -> Template {
         results: ResultColumns { types: results, order: order(&tree, &facts), described: Vec::new() },
         fails_on_chosen_rows_alone: keys.fails_on_chosen_rows_alone(&facts),
         depends_on: Dependencies {
-            extension_state: judge.any(Class::Hidden) || judge.any(Class::Approximate),
+            parameters: of_extensions,
+            extension_state,
             may_hide_state: judge.hides || dirties && catalog.may_hide_state,
             named: facts.named.iter().copied().collect(),
             locks: judge.locks(&relations),
@@ -282,10 +285,21 @@ impl<'j> Judge<'j> {
         }
     }
 
-    /// True if a function of this class is called, or makes or prints a value.
-    fn any(&self, class: Class) -> bool {
-        let of_types = self.of_types.iter().any(|function| self.catalog.function_class(*function) == class);
-        of_types || !self.called(class).is_empty()
+    /// Parameters of extensions that the result depends on; true if it also depends on other state of an extension.
+    fn extension_state(&self) -> (BTreeSet<&'static str>, bool) {
+        let (mut all, mut other) = (BTreeSet::new(), false);
+        for class in [Class::Hidden, Class::Approximate] {
+            let is_of_class = |function: &&u32| self.catalog.function_class(**function) == class;
+            let mut functions = self.called(class);
+            functions.extend(self.of_types.iter().filter(is_of_class));
+            for function in functions {
+                let member = self.catalog.members.get(&function);
+                let parameters = member.map_or(&[][..], |member| extensions::parameters(&member.extension));
+                other |= class == Class::Hidden && parameters.is_empty();
+                all.extend(parameters);
+            }
+        }
+        (all, other)
     }
 
     /// The functions of this class that are called.
@@ -371,6 +385,9 @@ impl<'j> Judge<'j> {
             if traits.object {
                 self.stay(Stay::ObjectIdentifier);
             }
+        }
+        if self.of_types.iter().any(|function| self.catalog.function_class(*function) == Class::Node) {
+            self.stay(Stay::Node);
         }
         // Text in data or in a parameter may say "today", or name a zone whose offset is another one tomorrow.
         let catalog = self.catalog;

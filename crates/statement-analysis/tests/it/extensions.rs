@@ -2,23 +2,26 @@
 
 use crate::analyst::Analyst;
 use crate::server::Server;
-use statement_analysis::catalog::extensions::{TABLES, lines};
+use statement_analysis::catalog::extensions::{self, TABLES, lines};
 use statement_analysis::catalog::{Class, Member};
 use statement_analysis::template::{Stay, Template};
 use statement_analysis::{Catalog, Values};
 use std::path::{Path, PathBuf};
 
 /// Extensions that come with PostgreSQL itself.
-const CONTRIB: [&str; 19] = [
+const CONTRIB: [&str; 22] = [
+    "bloom",
     "btree_gin",
     "btree_gist",
     "citext",
     "cube",
+    "dict_int",
     "earthdistance",
     "fuzzystrmatch",
     "hstore",
     "intarray",
     "isn",
+    "lo",
     "ltree",
     "pg_stat_statements",
     "pg_trgm",
@@ -185,14 +188,59 @@ fn immutable_function_changes_session() {
 fn state_of_extension_is_marked() {
     crate::block_on(async {
         let tables = "CREATE TABLE books (id int PRIMARY KEY, number isbn13)";
-        for (text, depends) in [
-            ("SELECT 'a' % 'b'", true),
-            ("SELECT number FROM books", true),
-            ("SELECT similarity('a', 'b')", false),
-            ("SELECT id FROM books", false),
+        let of_trgm = extensions::parameters("pg_trgm");
+        for (text, parameters, state) in [
+            ("SELECT 'a' % 'b'", of_trgm, false),
+            ("SELECT number FROM books", &[], true),
+            ("SELECT id FROM books WHERE number = '9780393040029' AND 'a' <% 'b'", of_trgm, true),
+            ("SELECT similarity('a', 'b')", &[], false),
+            ("SELECT id FROM books", &[], false),
         ] {
             let (template, _) = judged_after(tables, text).await;
-            assert_eq!((stay(&template), template.depends_on.extension_state), (None, depends), "{text}");
+            let on = &template.depends_on;
+            let found: Vec<&str> = on.parameters.iter().copied().collect();
+            assert_eq!((stay(&template), &*found, on.extension_state), (None, parameters, state), "{text}");
+        }
+    });
+}
+
+/// The parameters that a probe reads are all that the library has.
+#[test]
+fn parameters_are_those_of_library() {
+    have_their_parameters(&["pg_trgm"]);
+}
+
+fn have_their_parameters(names: &[&str]) {
+    let server = Server::start();
+    crate::block_on(async {
+        for name in names {
+            let mut analyst = with_extension(&server, name).await;
+            analyst.run(&format!("LOAD '{name}'")).await;
+            let text = "SELECT string_agg(name, ' ' ORDER BY name COLLATE \"C\") FROM pg_settings WHERE name ~ '[.]'";
+            let found = analyst.rows(text).await;
+            assert_eq!(found, [[Some(extensions::parameters(name).join(" "))]], "{name}");
+        }
+    });
+}
+
+/// A function does at the primary what was reviewed, also while another node has another library.
+#[test]
+fn differing_library_changes_no_session() {
+    let server = Server::start();
+    crate::block_on(async {
+        let mut analyst = with_extension(&server, "isn").await;
+        analyst.run("CREATE TABLE books (id int PRIMARY KEY, number isbn13)").await;
+        let mut catalog = crate::catalog(&mut analyst).await;
+        catalog.distrust_extension("isn");
+        analyst.listen().await;
+        for (text, expected, dirties) in [
+            ("SELECT id FROM books", None, false),
+            ("SELECT number FROM books", Some(Stay::Node), false),
+            ("SELECT is_valid('9780393040029'::isbn13) FROM books", Some(Stay::Node), false),
+            ("SELECT isn_weak(true)", Some(Stay::Session), true),
+        ] {
+            let (template, _) = crate::judged(text, &mut analyst, &catalog).await.unwrap();
+            assert_eq!((stay(&template), template.dirties), (expected, dirties), "{text}");
         }
     });
 }
