@@ -58,8 +58,6 @@ pub struct Database {
     held: Notify,
     /// Time until which statements wait, at most, for the database to be followed.
     awaited: Cell<Option<Instant>>,
-    /// Differences between the nodes' files of extensions, a sentence each.
-    extension_differences: RefCell<BTreeSet<String>>,
     /// Transactions of the database, where they are ordered before they are executed.
     scheduled: Rc<Scheduled>,
 }
@@ -87,6 +85,8 @@ struct NextCatalog {
     written: BTreeSet<RelationId>,
     /// Extensions whose libraries are the same at all nodes, with their versions.
     agreed: BTreeMap<String, String>,
+    /// Differences between the nodes' files of extensions, a sentence each.
+    differences: BTreeSet<String>,
     /// Extensions whose libraries are the primary's at standbys that have joined since.
     joined: BTreeMap<StandbyId, BTreeMap<String, String>>,
 }
@@ -94,6 +94,13 @@ struct NextCatalog {
 /// Keeps the database from being followed while this lives, because a statement needs it alone (DROP
 /// DATABASE).
 pub struct Hold(Rc<Database>);
+
+/// Differences between nodes that keep reads of the database with an extension at the primary, if there are any.
+pub fn extension_differences(database: &Database) -> Option<String> {
+    let next = database.next.borrow();
+    let all = &next.differences;
+    (!all.is_empty()).then(|| all.iter().map(String::as_str).collect::<Vec<_>>().join("; "))
+}
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -128,7 +135,6 @@ impl Database {
             unmarked: RefCell::default(),
             held: Notify::new(),
             awaited: Cell::default(),
-            extension_differences: RefCell::default(),
             scheduled: Scheduled::new(declares),
         }
     }
@@ -379,23 +385,16 @@ impl Database {
         true
     }
 
-    /// Differences between nodes that keep reads with an extension at the primary, if there are any.
-    pub fn extension_differences(&self) -> Option<String> {
-        let all = self.extension_differences.borrow();
-        (!all.is_empty()).then(|| all.iter().map(String::as_str).collect::<Vec<_>>().join("; "))
-    }
-
-    pub(crate) fn set_extension_differences(&self, differences: &BTreeSet<String>) {
-        self.extension_differences.borrow_mut().clone_from(differences);
-    }
-
-    /// Sets the extensions whose libraries are the same at all nodes, these standbys. Returns true if they are others than before.
+    /// Sets the extensions whose libraries are the same at all nodes, these standbys, and the differences of the others. Returns
+    /// true if the extensions are others than before.
     pub(crate) fn set_agreed(
         &self,
         agreed: BTreeMap<String, String>,
+        differences: &BTreeSet<String>,
         standbys: &BTreeSet<StandbyId>,
     ) -> bool {
         let mut next = self.next.borrow_mut();
+        next.differences.clone_from(differences);
         let before = next.joined.len();
         next.joined.retain(|standby, _| !standbys.contains(standby));
         let joined = next.joined.len() < before;

@@ -34,7 +34,7 @@ pub(crate) use arrival_rate::Work;
 pub use backends::Backends;
 pub use backends::{Orphan, OrphanOf};
 pub use configuration_reloads::Configured;
-pub use database::{Asked, Hold};
+pub use database::{Asked, Hold, extension_differences};
 pub use database::{CATALOG_BEING_READ, Database};
 pub use joining_replicas::Awaited;
 pub use leadership::Lead;

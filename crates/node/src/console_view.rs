@@ -202,7 +202,7 @@ impl View for Shown<'_> {
                 settled_lsn: settled.map(|(_, gauge)| gauge.insert_lsn),
                 decoded: database.id().and_then(|id| order.position(id)),
                 not_serving: database.not_serving().map(Cow::into_owned),
-                extension_differences: database.extension_differences(),
+                extension_differences: cluster::extension_differences(database),
             }
         };
         let counts = order.counts();

@@ -41,11 +41,10 @@ pub(super) async fn compare(cluster: Cluster, database: Rc<Database>) {
                     }
                     // A standby that has not replayed CREATE EXTENSION yet is asked again.
                     let all = agreed == present.0;
-                    database.set_extension_differences(&differences);
-                    told = differences;
-                    if database.set_agreed(agreed, &present.1) {
+                    if database.set_agreed(agreed, &differences, &present.1) {
                         void(&cluster, &database);
                     }
+                    told = differences;
                     last = all.then(|| (present, Instant::now()));
                 }
                 Err(error) => {
