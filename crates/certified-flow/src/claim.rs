@@ -30,6 +30,8 @@ pub struct Claim {
     pub pid: Cell<i32>,
     /// The version that the node showed before the transaction's snapshot.
     pub start: Cell<Version>,
+    /// The number of the transaction at its server, if it holds the lock that the next version's COMMIT may wait for.
+    pub link: Cell<Option<u64>>,
     /// The backend runs something of this session.
     pub runs: Cell<bool>,
     /// Whether a cancellation by Consort may still reach what the backend runs.
@@ -44,6 +46,7 @@ impl Claim {
     /// A transaction begins whose snapshot shows this version at least.
     pub fn begin(&self, start: Version) {
         self.start.set(start);
+        self.link.set(None);
         self.open.set(true);
         self.certified.set(None);
         self.doomed.set(false);
@@ -67,6 +70,7 @@ impl Claim {
     /// The transaction is over.
     pub fn end(&self) {
         self.open.set(false);
+        self.link.set(None);
         self.certified.set(None);
         self.doomed.set(false);
     }

@@ -2,7 +2,7 @@
 //! sections 3 to 5).
 
 use crate::bugs::Bug;
-use crate::{Conflict, NotCommitted, Run, Session, Site, Timer, WriteSet};
+use crate::{CommitOrder, Conflict, NotCommitted, Run, Session, Site, Timer, WriteSet};
 use history::Version;
 use std::time::Duration;
 
@@ -87,12 +87,15 @@ async fn abandon<S: Session>(session: &mut S, refusal: S::Refusal) -> Run<S> {
 async fn publish<S: Session>(session: &mut S, version: Version) {
     let site = session.site().clone();
     let before = Version::new(version.get() - 1);
-    let skips = session.order().bugs().has(Bug::PredecessorSkipped) || session.node_keeps_order();
-    let ready = |site: &Site<S::Life>| (skips || site.visible() >= before) && !site.is_held(version);
+    let keeper = session.commit_order();
+    let skips = session.order().bugs().has(Bug::PredecessorSkipped) || keeper == CommitOrder::Gate;
+    let link = |site: &Site<S::Life>| site.link(before).filter(|_| keeper == CommitOrder::Chain);
+    let follows = |site: &Site<S::Life>| skips || site.visible() >= before || link(site).is_some();
+    let ready = |site: &Site<S::Life>| follows(site) && !site.is_held(version);
     let turn = session.timer().within(HANG_LIMIT, site.until(ready)).await;
     let (why, is_lost) = match turn {
         None => undo(session, "the versions before it are not shown".to_owned()).await,
-        Some(()) => match session.commit_at(version).await {
+        Some(()) => match session.commit_at(version, link(&site)).await {
             Ok(()) => {
                 site.shows(version);
                 return session.flush().await;

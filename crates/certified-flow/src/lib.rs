@@ -9,6 +9,7 @@
 //! - A version is given and appended to the ledger in one step: both have one order.
 //! - A node shows versions without gaps: each is committed there after all earlier versions, once.
 //! - A durable record is committed, whatever becomes of the session and the node where it ran.
+//! - A COMMIT is sent before its predecessor is shown only where the server makes it wait for that one.
 //! - The label of a snapshot is read before the snapshot: a snapshot may only be newer than its label.
 //!
 //! # Absent knowledge
@@ -19,6 +20,7 @@
 mod bugs;
 mod claim;
 mod commit;
+mod commit_order;
 mod follow;
 mod forced_aborts;
 #[cfg(test)]
@@ -33,6 +35,7 @@ mod write_set;
 pub use bugs::{Bug, Bugs};
 pub use claim::{Cancellation, Claim, Sends};
 pub use commit::{HANG_LIMIT, commit_certified};
+pub use commit_order::CommitOrder;
 pub use follow::{ALIVE_EVERY, Node, follow};
 pub use order::{Conflict, Hold, Options, Order, RECORD_LIMIT_BYTES};
 pub use session::{NotCommitted, Run, Session, Timer};

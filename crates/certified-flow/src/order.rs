@@ -207,7 +207,7 @@ impl<W: WriteSet, L: Default> Order<W, L> {
         }
         claim.certified(version);
         if !self.bugs.has(Bug::ExpectedVersionApplied) {
-            site.expects(version);
+            site.expects(version, claim.link.get());
         }
         let durable = self.ledger.append(version, &bytes);
         self.records.borrow_mut().keep(version, record, bytes.len());

@@ -1,6 +1,6 @@
 //! A session's transaction at its node, as the flows see it.
 
-use crate::{Claim, Conflict, Order, Site, WriteSet};
+use crate::{Claim, CommitOrder, Conflict, Order, Site, WriteSet};
 use history::Version;
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,8 +51,8 @@ pub trait Session {
     /// The session's transaction, as others see it.
     fn claim(&self) -> &Rc<Claim>;
 
-    /// Executes what was deferred, and returns the write set; `None`: nothing was written or locked. The inner error is the
-    /// server's.
+    /// Executes what was deferred, and returns the write set; `None`: nothing was written or locked. Where locks keep the
+    /// order of commits the transaction takes its own here, and its claim says so. The inner error is the server's.
     ///
     /// # Errors
     /// The session is gone.
@@ -67,16 +67,17 @@ pub trait Session {
     /// The session is gone.
     async fn commit(&mut self) -> Run<Self>;
 
-    /// Whether its node commits versions in their order on its own: COMMITs may be sent before their predecessors are shown.
-    fn node_keeps_order(&self) -> bool {
-        false
+    /// The keeper of the order of its node's COMMITs.
+    fn commit_order(&self) -> CommitOrder {
+        CommitOrder::Sessions
     }
 
-    /// Commits the transaction with its version in it.
+    /// Commits the transaction with its version in it. `follows` is the number of the transaction of the version before,
+    /// if that is open: the server commits after that one, and only if that one has committed.
     ///
     /// # Errors
     /// The applier has to do it.
-    async fn commit_at(&mut self, version: Version) -> Result<(), NotCommitted>;
+    async fn commit_at(&mut self, version: Version, follows: Option<u64>) -> Result<(), NotCommitted>;
 
     /// Brings commits in memory to the node's disk, where the design says so.
     async fn flush(&mut self);

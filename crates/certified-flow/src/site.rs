@@ -27,8 +27,9 @@ pub struct Site<L> {
     pub number: usize,
     visible: Cell<Version>,
     state: RefCell<State>,
-    /// Versions whose own session commits them here.
-    pending: RefCell<BTreeSet<Version>>,
+    /// Versions whose own session commits them here. The number of the transaction stands with each that is a link of the
+    /// chain of locks.
+    pending: RefCell<BTreeMap<Version, Option<u64>>>,
     claims: RefCell<BTreeMap<i32, Rc<Claim>>>,
     /// Versions up to here are on this node's disk.
     flushed: Cell<Version>,
@@ -203,9 +204,15 @@ impl<L: Default> Site<L> {
         self.ring_version();
     }
 
-    /// A session commits this version here.
-    pub fn expects(&self, version: Version) {
-        self.pending.borrow_mut().insert(version);
+    /// A session commits this version here. `link` is the number of its transaction, if that holds its lock of the chain.
+    pub fn expects(&self, version: Version, link: Option<u64>) {
+        self.pending.borrow_mut().insert(version, link);
+    }
+
+    /// The open transaction here that commits this version, and holds the lock that the next version's COMMIT waits for. It is
+    /// of this life of the server: sessions of a new life begin when all versions of the one before are shown.
+    pub fn link(&self, version: Version) -> Option<u64> {
+        self.pending.borrow().get(&version).copied().flatten()
     }
 
     /// The session does not: the applier does.
@@ -216,7 +223,7 @@ impl<L: Default> Site<L> {
 
     /// Whether a session commits this version here.
     pub fn is_expected(&self, version: Version) -> bool {
-        self.pending.borrow().contains(&version)
+        self.pending.borrow().contains_key(&version)
     }
 
     /// Versions up to this one are on its disk.

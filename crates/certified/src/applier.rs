@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::script::{Way, literal, transaction};
 use crate::timer::Clock;
 use crate::user_code::UserCode;
-use certified_flow::{Node, follow};
+use certified_flow::{CommitOrder, Node, follow};
 use history::Version;
 use postgres::address::{Address, Control};
 use std::convert::Infallible;
@@ -120,7 +120,7 @@ impl Node for FollowingNode<'_> {
         let shown =
             first(&self.connections.looks, "SELECT coalesce(max(version), 0) FROM consort.version").await?;
         let shown = shown.parse().map_err(|_| "the node reports no version".to_owned())?;
-        if self.installed.keeps_order {
+        if self.installed.commit_order == CommitOrder::Gate {
             // Sessions commit meanwhile, if the server's life is the same: the gate never moves back.
             let open = format!("SELECT consort.native_open_gate({shown})");
             answered(async {
@@ -136,7 +136,7 @@ impl Node for FollowingNode<'_> {
             let mut life = self.site.of_life.borrow_mut();
             life.functions = self.installed.functions.clone();
             life.capture = Some(self.installed.capture);
-            life.keeps_order = self.installed.keeps_order;
+            life.commit_order = self.installed.commit_order;
         }
         if self.caught_up.as_ref() != Some(&self.incarnation) {
             self.connections.applies.batch_execute(PASS).await.map_err(|error| said(&error))?;
@@ -229,7 +229,8 @@ impl FollowingNode<'_> {
                 )));
             }
         }
-        let versions = records.first().zip(records.last()).filter(|_| self.installed.keeps_order);
+        let has_gate = self.installed.commit_order == CommitOrder::Gate;
+        let versions = records.first().zip(records.last()).filter(|_| has_gate);
         let turn = versions.map_or(String::new(), |((first, _), (last, _))| {
             let secret = literal(&self.database.secret);
             format!("SELECT consort.native_take_turn({secret}, '{}', '{}');", first.get(), last.get())

@@ -6,7 +6,7 @@ use crate::nodes::Nodes;
 use crate::notes::Shapes;
 use crate::options::Options;
 use crate::record::Record;
-use certified_flow::Order;
+use certified_flow::{CommitOrder, Order};
 use ledger::Ledger;
 use std::rc::Rc;
 
@@ -23,8 +23,8 @@ pub(crate) struct Life {
     pub(crate) functions: Rc<Functions>,
     /// Capture of write sets there; `None` until the node has caught up.
     pub(crate) capture: Option<Capture>,
-    /// The node commits versions in their order: `COMMIT`s of several sessions may be under way.
-    pub(crate) keeps_order: bool,
+    /// The keeper of the order of `COMMIT`s there.
+    pub(crate) commit_order: CommitOrder,
     /// Tables as notes of this life name them.
     pub(crate) shapes: Shapes,
 }

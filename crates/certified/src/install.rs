@@ -6,6 +6,7 @@ use crate::engine::Functions;
 use crate::node_connection::{first, said};
 use crate::options::Engines;
 use crate::script::literal;
+use certified_flow::CommitOrder;
 use config::Capture as Configured;
 use postgres::address::Control;
 use std::rc::Rc;
@@ -49,8 +50,8 @@ fn text(capture: Capture) -> &'static str {
 pub(crate) struct Installed {
     /// Kind of the capture.
     pub(crate) capture: Capture,
-    /// The node keeps the order of commits.
-    pub(crate) keeps_order: bool,
+    /// The keeper of the order of commits at the node.
+    pub(crate) commit_order: CommitOrder,
     /// The functions that sessions call.
     pub(crate) functions: Rc<Functions>,
 }
@@ -119,8 +120,9 @@ async fn install_one(
     }
     installed.map_err(|error| format!("the capture cannot be installed: {}", said(&error)))?;
     let wants_order = kind == Capture::Extension && database.options.engines == Engines::FlushedTogether;
-    let keeps_order = wants_order && first(control, HAS_ORDER).await? == "t";
-    Ok(Installed { capture: kind, keeps_order, functions: functions(control).await?.into() })
+    let has_gate = wants_order && first(control, HAS_ORDER).await? == "t";
+    let commit_order = if has_gate { CommitOrder::Gate } else { CommitOrder::Sessions };
+    Ok(Installed { capture: kind, commit_order, functions: functions(control).await?.into() })
 }
 
 /// The functions that sessions call. Of those with one name it is the one with the fewest parameters.

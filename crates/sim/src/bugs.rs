@@ -80,6 +80,16 @@ planted::bugs! {
         LabelAfterSnapshot,
         /// The table of a writing node's versions has no primary key.
         VersionTwice,
+        /// The gate of a node that keeps the order of commits is open after a crash, for all.
+        GateOpenAfterCrash,
+        /// The gate is opened with the version that Consort remembers, not with the one that the node shows.
+        GateOpenedAsRemembered,
+        /// A commit passes its turn when its record is in the WAL, before it is visible.
+        TurnPassedBeforeVisible,
+        /// A commit that fails in its turn passes it.
+        TurnPassedByAbort,
+        /// A commit does not ask whether the transaction that it has waited for has committed.
+        LinkNotChecked,
     }
 }
 

@@ -10,8 +10,8 @@ use sim::{certified, scheduled, statements, tier};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// The clusters with one primary besides the ordinary one.
-const OTHERS: [fn(u64, Planted) -> Outcome; 8] = [
+/// The clusters besides the ordinary one and nodes that all take writes.
+const OTHERS: [fn(u64, Planted) -> Outcome; 9] = [
     run_making,
     run_whole,
     run_parallel,
@@ -19,6 +19,7 @@ const OTHERS: [fn(u64, Planted) -> Outcome; 8] = [
     scheduled::run,
     scheduled::run_joining,
     statements::run,
+    certified::run_ordered,
     tier::run,
 ];
 

@@ -15,7 +15,7 @@ pub struct PlantedBug {
     /// The hole that it opens again: X order and in-flight write sets, F footprints, S sessions and
     /// isolation, N reads that name their node, P standbys, D restarts, L the later readings of the protocol,
     /// G1 whole reads and commits that take turns, G2 parallel execution, G3 order before execution, C, G8
-    /// and G9 nodes that all take writes, T the tier in memory.
+    /// and G9 nodes that all take writes, O such nodes that keep the order of commits, T the tier in memory.
     pub hole: &'static str,
     /// The omission in words.
     pub what: &'static str,
@@ -143,6 +143,11 @@ bugs! {
     strong_waits_for_acknowledged "G8" "a strong session does not wait for commits that others have read and that are not acknowledged" => certified.StrongWaitsForAcknowledged;
     version_kept_over_restart "C" "the version of a node is kept over a restart of its server" => certified.VersionKeptOverRestart, model.VersionTwice;
     label_after_snapshot "G9" "the label of a snapshot is read after the snapshot" => model.LabelAfterSnapshot;
+    gate_open_after_crash "O" "the gate of a node is open after a crash" => model.GateOpenAfterCrash;
+    gate_opened_as_remembered "O" "the gate is opened with the version that Consort remembers, not with the one that the node shows" => model.GateOpenedAsRemembered;
+    turn_passed_before_visible "O" "a commit passes its turn before it is visible" => model.TurnPassedBeforeVisible;
+    turn_passed_by_abort "O" "a commit that fails in its turn passes it" => model.TurnPassedByAbort;
+    link_not_checked "O" "a commit in the chain does not ask whether the one before it has committed" => model.LinkNotChecked;
     lost_diff "T" "a diff is lost when its page has one already" => pages.LostDiff;
     discarded_kept "T" "diffs above the decided version stay when they are discarded" => pages.DiscardedKept;
     horizon_passes_readers "T" "diffs are folded past readers of older versions" => pages.HorizonPassesReaders;
@@ -180,6 +185,7 @@ impl PlantedBug {
             "G3" => ordered_first::run(seed, self.planted()),
             "T" => in_memory::run(seed, self.planted()),
             "C" | "G8" | "G9" => writing_nodes::run(seed, self.planted()),
+            "O" => writing_nodes::run_ordered(seed, self.planted()),
             _ => run(seed, self.planted()),
         }
     }

@@ -144,9 +144,19 @@ fn scheduled_execution_is_one_copy() {
 /// Nodes that all take writes have one order, whatever fails; and clients get on.
 #[test]
 fn writing_nodes_keep_one_order() {
+    keep_one_order(certified::run);
+}
+
+/// Nodes that keep the order of commits, by a gate or by a chain of locks, have one order, too.
+#[test]
+fn ordered_nodes_keep_one_order() {
+    keep_one_order(certified::run_ordered);
+}
+
+fn keep_one_order(run: fn(u64, Planted) -> Outcome) {
     let (mut commits, mut reads, mut lives) = (0, 0, 0);
     for seed in 0..WRITING_SEEDS {
-        let outcome = certified::run(seed, Planted::default());
+        let outcome = run(seed, Planted::default());
         assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
         (commits, reads) = (commits + outcome.commits as u64, reads + outcome.reads as u64);
         lives += outcome.reasons["lives of Consort"];
@@ -161,7 +171,7 @@ fn writing_nodes_keep_one_order() {
 /// Each bug of nodes that all take writes is found by random seeds too.
 #[test]
 fn writing_nodes_seeds_find_every_bug() {
-    for bug in ALL.iter().filter(|bug| ["C", "G8", "G9"].contains(&bug.hole)) {
+    for bug in ALL.iter().filter(|bug| ["C", "G8", "G9", "O"].contains(&bug.hole)) {
         assert!(first_seed(bug, WRITING_SEEDS).is_some(), "{} is not found", bug.name);
     }
 }
@@ -224,7 +234,7 @@ fn replicas_join_scheduled_execution() {
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..50 {
         let told = |outcome: Outcome| (outcome.reads, outcome.commits, outcome.offloaded, outcome.reasons);
-        for run in [run, certified::run, tier::run] {
+        for run in [run, certified::run, certified::run_ordered, tier::run] {
             assert_eq!(
                 told(run(seed, Planted::default())),
                 told(run(seed, Planted::default())),

@@ -9,7 +9,7 @@ use crate::notes::Notes;
 use crate::options::Engines;
 use crate::record::Record;
 use crate::timer::Clock;
-use certified_flow::{Claim, Conflict, HANG_LIMIT, NotCommitted, Order, Session};
+use certified_flow::{Claim, CommitOrder, Conflict, HANG_LIMIT, NotCommitted, Order, Session};
 use history::Version;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -127,17 +127,17 @@ impl Session for NodeSession {
         Ok(answer.error.map_or(Ok(()), Err))
     }
 
-    fn node_keeps_order(&self) -> bool {
-        self.site.of_life.borrow().keeps_order
+    fn commit_order(&self) -> CommitOrder {
+        self.site.of_life.borrow().commit_order
     }
 
-    async fn commit_at(&mut self, version: Version) -> Result<(), NotCommitted> {
+    async fn commit_at(&mut self, version: Version, _follows: Option<u64>) -> Result<(), NotCommitted> {
         let shows = match self.site.of_life.borrow().capture {
             Some(Capture::Extension) => Command::native_commit_at(version.get()),
             Some(Capture::Sql) | None => Command::commit_at(version.get()),
         };
         let mut commands = vec![shows, Command::commit()];
-        if self.node_keeps_order() {
+        if self.commit_order() == CommitOrder::Gate {
             commands.insert(1, Command::native_take_turn(version.get()));
             self.engine.write(&[&commands[..], &[Command::native_flush()]].concat());
             self.flushes = true;

@@ -2,11 +2,13 @@
 //! [`certified_flow::follow`].
 
 use super::engine::{Engine, Row, Trouble, Writes, Wrote};
-use super::process::Process;
+use super::order::Turn;
+use super::process::{Process, Site};
 use super::timer::VirtualTimer;
 use super::write_set::Effects;
+use crate::bugs::Bug;
 use crate::executor::Micros;
-use certified_flow::{Node, Site, Timer, follow};
+use certified_flow::{CommitOrder, Node, Timer, follow};
 use history::Version;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -38,7 +40,7 @@ pub(crate) async fn run(process: &Rc<Process>, number: usize) {
 
 async fn serve(
     process: &Rc<Process>,
-    site: &Rc<Site<()>>,
+    site: &Rc<Site>,
     knows_strangers: &mut bool,
 ) -> Result<Infallible, String> {
     let engine = &process.engines[site.number];
@@ -68,12 +70,16 @@ async fn answered<T>(engine: &Engine, asked: impl Future<Output = T>) -> Result<
 struct FollowingNode<'a> {
     process: &'a Rc<Process>,
     engine: &'a Rc<Engine>,
-    site: &'a Rc<Site<()>>,
+    site: &'a Rc<Site>,
     pid: i32,
     life: String,
 }
 
 impl FollowingNode<'_> {
+    fn has_gate(&self) -> bool {
+        self.engine.keeps_order == CommitOrder::Gate
+    }
+
     async fn round_trip(&self) -> Result<(), String> {
         answered(self.engine, async {
             self.engine.network().await;
@@ -112,7 +118,8 @@ impl FollowingNode<'_> {
             }
             applied.push((*version, record.writes.clone()));
         }
-        self.engine.commits(self.pid, Some(applied)).take().await.unwrap_or(Err(Trouble::Lost))
+        let turn = if self.has_gate() { Turn::Gate } else { Turn::Sent };
+        self.engine.commits(self.pid, Some(applied), turn).take().await.unwrap_or(Err(Trouble::Lost))
     }
 }
 
@@ -132,10 +139,16 @@ impl Node for FollowingNode<'_> {
         answered(self.engine, self.engine.network()).await?;
         let shown = self.engine.shown();
         self.round_trip().await?;
+        if self.has_gate() {
+            let remembered = self.process.env.bugs.has(Bug::GateOpenedAsRemembered);
+            self.engine.opens_gate(if remembered { shown.max(self.site.visible()) } else { shown });
+            self.round_trip().await?;
+        }
         Ok(shown)
     }
 
     async fn caught_up(&mut self) -> Result<(), String> {
+        self.site.of_life.borrow_mut().commit_order = Some(self.engine.keeps_order);
         self.round_trip().await
     }
 

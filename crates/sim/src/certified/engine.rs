@@ -2,9 +2,11 @@
 //! that loses the unflushed end of its commits.
 
 use super::check::Record;
+use super::order::{Admission, OrderOfLife, Turn};
 use crate::bugs::Bug;
 use crate::env::Env;
 use crate::executor::{Give, Micros, Signal, Take, once};
+use certified_flow::CommitOrder;
 use history::Version;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,11 @@ pub(crate) enum Wrote {
     Blocked(i32),
 }
 
+/// A transaction waits so long for its turn.
+const TURN_LIMIT_US: Micros = 4_000_000;
+/// Where the node keeps the order so many commits in a thousand fail in their turn, as a serialization failure does.
+const FAILING: u64 = 15;
+
 /// One version at the node, with the rows that it has written.
 type Applied = (Version, Writes);
 
@@ -50,6 +57,8 @@ type Applied = (Version, Writes);
 struct Commit {
     applied: Vec<Applied>,
     state: State,
+    /// The number of its transaction, if that was a link of the chain.
+    link: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -65,6 +74,8 @@ struct Backend {
     cut: bool,
     /// A statement runs.
     runs: bool,
+    /// The number of the transaction, which holds its lock of the chain.
+    link: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +86,7 @@ struct Server {
     locks: BTreeMap<Row, i32>,
     next_pid: i32,
     pruned: Version,
+    order: OrderOfLife,
 }
 
 /// See the file's first lines.
@@ -83,6 +95,8 @@ pub(crate) struct Engine {
     pub(crate) env: Rc<Env>,
     /// Each commit is on the disk before it is visible.
     pub(crate) is_durable: bool,
+    /// The keeper of the order of commits.
+    pub(crate) keeps_order: CommitOrder,
     life: Cell<u64>,
     up: Cell<bool>,
     hung: Cell<bool>,
@@ -96,12 +110,14 @@ impl Engine {
         number: usize,
         env: &Rc<Env>,
         is_durable: bool,
+        keeps_order: CommitOrder,
         record: &Rc<RefCell<Record>>,
     ) -> Rc<Engine> {
         Rc::new(Engine {
             number,
             env: env.clone(),
             is_durable,
+            keeps_order,
             life: Cell::new(1),
             up: Cell::new(true),
             hung: Cell::new(false),
@@ -216,6 +232,7 @@ impl Engine {
         if let Some(backend) = server.backends.get_mut(&pid) {
             backend.failed = true;
             backend.writes.clear();
+            backend.link = None;
         }
         drop(server);
         self.changed.notify();
@@ -276,21 +293,39 @@ impl Engine {
         self: &Rc<Engine>,
         pid: i32,
         applied: Option<Vec<Applied>>,
+        turn: Turn,
     ) -> Take<Result<(), Trouble>> {
         let (give, take) = once(&self.env.executor);
         let engine = self.clone();
-        self.env.executor.spawn(group(self.number), async move { engine.commit(pid, applied, give).await });
+        let commit = async move { engine.commit(pid, applied, turn, give).await };
+        self.env.executor.spawn(group(self.number), commit);
         take
     }
 
-    async fn commit(&self, pid: i32, applied: Option<Vec<Applied>>, give: Give<Result<(), Trouble>>) {
+    async fn commit(
+        &self,
+        pid: i32,
+        applied: Option<Vec<Applied>>,
+        turn: Turn,
+        give: Give<Result<(), Trouble>>,
+    ) {
         self.network().await;
         self.runs(pid, true);
-        self.env.step(|delays| delays.record).await;
-        if self.is_durable {
-            self.env.step(|delays| delays.fsync).await;
+        let versions = applied.clone().unwrap_or_default();
+        let mut done = self.waits_for_turn(turn, pid, &versions).await;
+        if done.is_ok() {
+            self.env.step(|delays| delays.record).await;
+            if self.is_durable {
+                self.env.step(|delays| delays.fsync).await;
+            }
+            self.becomes_visible(turn, pid, &versions).await;
+            done = self.commit_now(pid, applied);
+            if done.is_ok() || self.env.bugs.has(Bug::TurnPassedByAbort) {
+                self.passes_turn(turn, &versions);
+            }
+        } else {
+            self.fail(pid);
         }
-        let done = self.commit_now(pid, applied);
         self.runs(pid, false);
         self.network().await;
         if self.is_connected(pid) {
@@ -322,7 +357,7 @@ impl Engine {
                 }
                 before = *version;
             }
-            server.commits.push(Commit { applied, state });
+            server.commits.push(Commit { applied, state, link: backend.link });
             if self.is_durable {
                 server.flushed = server.commits.len();
             }
@@ -333,6 +368,82 @@ impl Engine {
         drop(server);
         self.changed.notify();
         Ok(())
+    }
+
+    /// The transaction takes its lock of the chain. Returns its number.
+    pub(crate) fn link(&self, pid: i32) -> Option<u64> {
+        let mut server = self.server.borrow_mut();
+        let link = server.order.number();
+        server.backends.get_mut(&pid)?.link = Some(link);
+        Some(link)
+    }
+
+    /// Opens the gate: the node shows this version.
+    pub(crate) fn opens_gate(&self, shown: Version) {
+        if !self.is_open_for_all() {
+            self.server.borrow_mut().order.moves_gate(shown.next());
+            self.changed.notify();
+        }
+    }
+
+    fn is_open_for_all(&self) -> bool {
+        self.env.bugs.has(Bug::GateOpenAfterCrash) && self.life.get() > 1
+    }
+
+    /// Waits for the turn of a COMMIT.
+    async fn waits_for_turn(&self, turn: Turn, pid: i32, applied: &[Applied]) -> Result<(), Trouble> {
+        let end = self.env.now() + TURN_LIMIT_US;
+        loop {
+            match self.admission(turn, pid, applied)? {
+                Admission::Admitted => return Ok(()),
+                Admission::Early if self.env.now() < end => self.changes(end - self.env.now()).await,
+                Admission::Early | Admission::Refused => return Err(Trouble::Failed),
+            }
+        }
+    }
+
+    fn admission(&self, turn: Turn, pid: i32, applied: &[Applied]) -> Result<Admission, Trouble> {
+        let server = self.server.borrow();
+        if turn == Turn::Sent {
+            return Ok(Admission::Admitted);
+        }
+        if server.backends.get(&pid).ok_or(Trouble::Lost)?.failed {
+            return Err(Trouble::Failed);
+        }
+        let is_open = |link| server.backends.values().any(|backend| backend.link == Some(link));
+        let has_committed = |link| server.commits.iter().any(|commit| commit.link == Some(link));
+        Ok(match (turn, applied.first()) {
+            (Turn::Gate, Some((first, _))) if !self.is_open_for_all() => server.order.at_gate(*first),
+            (Turn::After(link), _) if is_open(link) => Admission::Early,
+            (Turn::After(link), _) if !has_committed(link) && !self.env.bugs.has(Bug::LinkNotChecked) => {
+                Admission::Refused
+            }
+            _ => Admission::Admitted,
+        })
+    }
+
+    /// From the record in the WAL to its visibility. Instead, the transaction may fail.
+    async fn becomes_visible(&self, turn: Turn, pid: i32, applied: &[Applied]) {
+        if self.keeps_order != CommitOrder::Sessions {
+            if self.env.bugs.has(Bug::TurnPassedBeforeVisible) {
+                self.passes_turn(turn, applied);
+            }
+            self.env.step(|delays| delays.visible).await;
+            if self.env.random.borrow_mut().chance(FAILING) {
+                self.fail(pid);
+            }
+        }
+    }
+
+    /// The transaction of a COMMIT has ended: the next version has its turn.
+    fn passes_turn(&self, turn: Turn, applied: &[Applied]) {
+        let mut server = self.server.borrow_mut();
+        if let Some((last, _)) = applied.last().filter(|_| turn == Turn::Gate && server.order.next.is_some())
+        {
+            server.order.moves_gate(last.next());
+            drop(server);
+            self.changed.notify();
+        }
     }
 
     /// The version that the node shows.
@@ -363,6 +474,8 @@ impl Engine {
         server.flushed = kept;
         server.backends.clear();
         server.locks.clear();
+        let newest = server.commits.iter().filter_map(|commit| commit.link).max();
+        server.order = OrderOfLife::after_crash(newest);
         drop(server);
         self.hung.set(false);
         self.changed.notify();

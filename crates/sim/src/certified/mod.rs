@@ -5,6 +5,7 @@ mod applier;
 mod check;
 mod client;
 mod engine;
+mod order;
 mod process;
 mod session;
 mod timer;
@@ -15,7 +16,7 @@ use crate::env::{Delays, Env};
 use crate::executor::{Micros, Signal};
 use crate::random::Random;
 use crate::run::Outcome;
-use certified_flow::Bugs;
+use certified_flow::{Bugs, CommitOrder};
 use check::{End, Record};
 use disk::Faults;
 use engine::Engine;
@@ -99,6 +100,15 @@ impl Strike {
 
 /// Runs one seed with these bugs planted.
 pub fn run(seed: u64, planted: Planted) -> Outcome {
+    run_over(seed, planted, |_| CommitOrder::Sessions)
+}
+
+/// The same with nodes that keep the order of commits: several COMMITs are under way at once.
+pub fn run_ordered(seed: u64, planted: Planted) -> Outcome {
+    run_over(seed ^ 0x0DE2_0000, planted, |random| random.one(&[CommitOrder::Gate, CommitOrder::Chain]))
+}
+
+fn run_over(seed: u64, planted: Planted, keeps_order: fn(&mut Random) -> CommitOrder) -> Outcome {
     let mut random = Random::new(seed ^ 0xCE27);
     let env = Env::new(seed, Delays::drawn(&mut random), planted.model);
     let mix = Mix {
@@ -112,7 +122,13 @@ pub fn run(seed: u64, planted: Planted) -> Outcome {
     let record = Rc::new(RefCell::new(Record::default()));
     let nodes = usize::try_from(random.between(2, 4)).expect("few nodes");
     let is_durable = random.chance(300);
-    let engines = (0..nodes).map(|number| Engine::new(number, &env, is_durable, &record)).collect();
+    let engine = |number| {
+        let keeps_order = keeps_order(&mut random);
+        // Commits that wait for their turn are in memory.
+        let is_durable = is_durable && keeps_order == CommitOrder::Sessions;
+        Engine::new(number, &env, is_durable, keeps_order, &record)
+    };
+    let engines = (0..nodes).map(engine).collect();
     let world = Rc::new(World {
         fails: env.executor.signal(),
         env,

@@ -7,7 +7,7 @@ use super::engine::Engine;
 use super::write_set::Effects;
 use crate::env::Env;
 use crate::executor::{Micros, Signal};
-use certified_flow::{Bugs, Order, Site};
+use certified_flow::{Bugs, CommitOrder, Order};
 use disk::{Disk, Fault, Faults};
 use history::Version;
 use ledger::{Ledger, Steps, points};
@@ -24,12 +24,22 @@ const FOLDER: &str = "/ledger";
 /// Bytes of a segment: few, so that some are forgotten.
 const SEGMENT_BYTES: u64 = 150;
 
+/// The database at one node.
+pub(crate) type Site = certified_flow::Site<Life>;
+
+/// Knowledge of one life of a node's server.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    /// The keeper of the order of commits there; `None` until the node has caught up: no session can begin before.
+    pub(crate) commit_order: Option<CommitOrder>,
+}
+
 /// See the file's first lines.
 pub(crate) struct Process {
     pub(crate) number: u64,
     pub(crate) env: Rc<Env>,
     pub(crate) mix: Mix,
-    pub(crate) order: Order<Effects, ()>,
+    pub(crate) order: Order<Effects, Life>,
     pub(crate) engines: Vec<Rc<Engine>>,
     steps: RefCell<Steps>,
     /// Something may wait for the ledger's writer.
@@ -82,7 +92,7 @@ impl Process {
     }
 
     /// The database at a node.
-    pub(crate) fn site(&self, number: usize) -> Rc<Site<()>> {
+    pub(crate) fn site(&self, number: usize) -> Rc<Site> {
         self.order.site(number).expect("no node leaves")
     }
 
@@ -146,7 +156,7 @@ impl Process {
     }
 
     /// Brings what a node shows to its disk, as `certified::applier::flush` does.
-    async fn flush(&self, site: &Site<()>) {
+    async fn flush(&self, site: &Site) {
         let engine = &self.engines[site.number];
         let Some(pid) = engine.connect(self.number, true) else { return };
         engine.network().await;

@@ -1,11 +1,12 @@
 //! A session at the model: what `certified::session` does at PostgreSQL, around [`certified_flow::commit_certified`].
 
 use super::engine::{Engine, Row, Trouble, Wrote};
-use super::process::Process;
+use super::order::Turn;
+use super::process::{Life, Process, Site};
 use super::timer::VirtualTimer;
 use super::write_set::Effects;
 use crate::bugs::Bug;
-use certified_flow::{Behind, Claim, Conflict, NotCommitted, Order, Run, Session, Site, Timer, start};
+use certified_flow::{Behind, Claim, CommitOrder, Conflict, NotCommitted, Order, Run, Session, Timer, start};
 use history::{Consistency, Version};
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub(crate) enum Refusal {
 pub(crate) struct SimSession {
     pub(crate) process: Rc<Process>,
     pub(crate) engine: Rc<Engine>,
-    site: Rc<Site<()>>,
+    site: Rc<Site>,
     claim: Rc<Claim>,
     consistency: Consistency,
     last: Version,
@@ -65,7 +66,8 @@ impl SimSession {
         session.engine.network().await;
         let knows_life = session.site.is_life(&session.engine.life());
         session.engine.network().await;
-        let is_there = knows_life && session.engine.is_connected(pid);
+        let has_functions = session.site.of_life.borrow().commit_order.is_some();
+        let is_there = knows_life && has_functions && session.engine.is_connected(pid);
         if !is_there {
             session.leaves();
         }
@@ -93,12 +95,12 @@ impl SimSession {
     }
 
     /// Completes when the node is silent and the session has no commit with bounds of its own.
-    pub(crate) async fn silence(site: Rc<Site<()>>, claim: Rc<Claim>) {
+    pub(crate) async fn silence(site: Rc<Site>, claim: Rc<Claim>) {
         site.until(|site| site.is_silent() && !claim.is_certified()).await;
     }
 
     /// The site and the claim, for [`SimSession::silence`].
-    pub(crate) fn watched(&self) -> (Rc<Site<()>>, Rc<Claim>) {
+    pub(crate) fn watched(&self) -> (Rc<Site>, Rc<Claim>) {
         (self.site.clone(), self.claim.clone())
     }
 
@@ -190,7 +192,7 @@ impl SimSession {
 
 impl Session for SimSession {
     type WriteSet = Effects;
-    type Life = ();
+    type Life = Life;
     type Refusal = Refusal;
     type Gone = Gone;
     type Timer = VirtualTimer;
@@ -199,11 +201,11 @@ impl Session for SimSession {
         VirtualTimer(self.process.env.executor.clone())
     }
 
-    fn order(&self) -> &Order<Effects, ()> {
+    fn order(&self) -> &Order<Effects, Life> {
         &self.process.order
     }
 
-    fn site(&self) -> &Rc<Site<()>> {
+    fn site(&self) -> &Rc<Site> {
         &self.site
     }
 
@@ -215,6 +217,9 @@ impl Session for SimSession {
         self.engine.network().await;
         self.process.env.step(|delays| delays.work).await;
         let found = self.engine.read(self.pid(), 0);
+        if found.is_ok() && self.commit_order() == CommitOrder::Chain {
+            self.claim.link.set(self.engine.link(self.pid()));
+        }
         self.engine.network().await;
         match found {
             Err(Trouble::Lost) => Err(Gone),
@@ -230,17 +235,25 @@ impl Session for SimSession {
     }
 
     async fn commit(&mut self) -> Run<Self> {
-        match self.engine.commits(self.pid(), None).take().await {
+        match self.engine.commits(self.pid(), None, Turn::Sent).take().await {
             None | Some(Err(Trouble::Lost)) => Err(Gone),
             Some(Err(Trouble::Failed)) => Ok(Err(Refusal::Server)),
             Some(Ok(())) => Ok(Ok(())),
         }
     }
 
-    async fn commit_at(&mut self, version: Version) -> Result<(), NotCommitted> {
+    fn commit_order(&self) -> CommitOrder {
+        self.site.of_life.borrow().commit_order.unwrap_or_default()
+    }
+
+    async fn commit_at(&mut self, version: Version, follows: Option<u64>) -> Result<(), NotCommitted> {
+        let turn = match self.commit_order() {
+            CommitOrder::Gate => Turn::Gate,
+            CommitOrder::Sessions | CommitOrder::Chain => follows.map_or(Turn::Sent, Turn::After),
+        };
         let applied = vec![(version, self.effects.writes.clone())];
         let (pid, engine) = (self.pid(), self.engine.clone());
-        let answer = engine.commits(pid, Some(applied));
+        let answer = engine.commits(pid, Some(applied), turn);
         // A connection that is cut is heard of before the end of the limit.
         let lost = async {
             while engine.is_connected(pid) {
