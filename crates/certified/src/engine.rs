@@ -116,6 +116,16 @@ impl Command {
         Command::call("native_take_turn", [version.to_string(), version.to_string()])
     }
 
+    /// The transaction takes its lock in the chain of commits. Answers its number; NULL: it has none, or no lock.
+    pub(crate) fn link() -> Command {
+        Command::call("link", [])
+    }
+
+    /// The transaction commits after the one of this number, and only if that has committed.
+    pub(crate) fn follow_link(link: u64) -> Command {
+        Command::call("follow_link", [link.to_string()])
+    }
+
     /// Brings the session's last commit to the disk.
     pub(crate) fn native_flush() -> Command {
         Command::Call { function: "native_flush", says_secret: false, parameters: Vec::new() }

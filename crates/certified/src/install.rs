@@ -119,10 +119,18 @@ async fn install_one(
         let _ = control.batch_execute("ROLLBACK").await;
     }
     installed.map_err(|error| format!("the capture cannot be installed: {}", said(&error)))?;
-    let wants_order = kind == Capture::Extension && database.options.engines == Engines::FlushedTogether;
-    let has_gate = wants_order && first(control, HAS_ORDER).await? == "t";
-    let commit_order = if has_gate { CommitOrder::Gate } else { CommitOrder::Sessions };
+    let commit_order = commit_order(kind, control, database).await?;
     Ok(Installed { capture: kind, commit_order, functions: functions(control).await?.into() })
+}
+
+/// The gate of the extension where the server has loaded it at its start, else locks: in a design with several COMMITs under
+/// way at once.
+async fn commit_order(kind: Capture, control: &Control, database: &Database) -> Result<CommitOrder, String> {
+    if database.options.engines != Engines::FlushedTogether {
+        return Ok(CommitOrder::Sessions);
+    }
+    let has_gate = kind == Capture::Extension && first(control, HAS_ORDER).await? == "t";
+    Ok(if has_gate { CommitOrder::Gate } else { CommitOrder::Chain })
 }
 
 /// The functions that sessions call. Of those with one name it is the one with the fewest parameters.

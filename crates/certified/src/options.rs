@@ -20,7 +20,7 @@ pub enum Engines {
     DurableOneByOne,
     /// One after the other in memory: the ledger alone is durable.
     InMemory,
-    /// One after the other in memory; then sessions flush together.
+    /// In order in memory, several under way at once; then sessions flush together.
     FlushedTogether,
 }
 

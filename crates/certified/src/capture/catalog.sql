@@ -101,7 +101,7 @@ END $f$;
 
 -- Clients may call what follows, and nothing else.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA consort FROM public;
-GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.renews(text), consort.notes(text), consort.shape(text, text), consort.capture(text), consort.commit_at(text, text),
+GRANT EXECUTE ON FUNCTION consort.incarnation(), consort.certifies(text), consort.renews(text), consort.notes(text), consort.shape(text, text), consort.capture(text), consort.commit_at(text, text), consort.link(text), consort.follow_link(text, text),
   consort.permit(text), consort.permit(text, text, text), consort.no_permit(text), consort.settings(), consort.note_statement(text, text), consort.note_statement(text, text, text, text),
   consort.note_notify(text, text), consort.note_sequences(text),
   consort.note_locks(text, text[], boolean), consort.note_lock(text, oid[], boolean) TO public;

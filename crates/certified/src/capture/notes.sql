@@ -88,6 +88,27 @@ END $f$;
 -- The life of the server that a session speaks to: each recovery starts another checkpointer.
 CREATE OR REPLACE FUNCTION consort.incarnation() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
   $f$ SELECT pid::text || backend_start::text FROM pg_stat_activity WHERE backend_type = 'checkpointer' $f$;
+
+-- The chain of commits. A transaction that is to be committed holds a lock of its own, whose key only Consort computes. The
+-- next one waits for that lock: PostgreSQL releases it when the first one is visible, or has failed. Answers the number of the
+-- transaction; NULL if it has none, or if another session has its lock: then the next one is sent when this one is shown.
+CREATE OR REPLACE FUNCTION consort.link(secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE x xid8 := pg_current_xact_id_if_assigned();
+BEGIN
+  PERFORM consort.check_secret(secret);
+  RETURN CASE WHEN x IS NOT NULL AND pg_try_advisory_xact_lock(hashtextextended(secret || ' ' || x, 0)) THEN x END;
+END $f$;
+-- Waits for the end of a link of the chain, less than Consort waits for the answer to a COMMIT. Its lock tells that it has
+-- ended, its status tells how: after one that has failed nothing may commit.
+CREATE OR REPLACE FUNCTION consort.follow_link(secret text, link text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '4s' AS $f$
+BEGIN
+  PERFORM consort.check_secret(secret);
+  PERFORM pg_advisory_xact_lock_shared(hashtextextended(secret || ' ' || link, 0));
+  IF pg_xact_status(link::xid8) IS DISTINCT FROM 'committed' THEN
+    RAISE EXCEPTION 'the version before was not committed here' USING ERRCODE = '55000';
+  END IF;
+END $f$;
 CREATE OR REPLACE FUNCTION consort.commit_at(secret text, v text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 BEGIN
   PERFORM consort.check_secret(secret);

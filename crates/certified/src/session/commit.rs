@@ -23,12 +23,17 @@ impl NodeSession {
         self.engine.write(&commands);
     }
 
-    /// Commands of a capture: deferred constraints are checked, and the notes are answered.
+    /// Commands of a capture: deferred constraints are checked, the transaction takes its lock in the chain of commits, and
+    /// the notes are answered.
     fn capture_commands(&self) -> Vec<Command> {
-        match self.site.of_life.borrow().capture {
+        let mut commands = match self.site.of_life.borrow().capture {
             Some(Capture::Extension) => vec![Command::native_notes()],
             Some(Capture::Sql) | None => vec![Command::certifies(), Command::immediate(), Command::notes()],
+        };
+        if self.commit_order() == CommitOrder::Chain {
+            commands.insert(commands.len() - 1, Command::link());
         }
+        commands
     }
 
     /// Takes the answer of such a capture.
@@ -99,7 +104,12 @@ impl Session for NodeSession {
         if let Some(error) = answer.error {
             return Ok(Err(self.said(error)));
         }
-        let Some(text) = answer.values.into_iter().next_back().flatten() else { return Ok(Ok(None)) };
+        let mut values = answer.values.into_iter();
+        let notes = values.next_back().flatten();
+        if self.commit_order() == CommitOrder::Chain {
+            self.claim.link.set(values.next_back().flatten().and_then(|link| link.parse().ok()));
+        }
+        let Some(text) = notes else { return Ok(Ok(None)) };
         if let Some(record) = self.noted(&text).await? {
             return Ok(Ok(Some(record)));
         }
@@ -131,17 +141,18 @@ impl Session for NodeSession {
         self.site.of_life.borrow().commit_order
     }
 
-    async fn commit_at(&mut self, version: Version, _follows: Option<u64>) -> Result<(), NotCommitted> {
+    async fn commit_at(&mut self, version: Version, follows: Option<u64>) -> Result<(), NotCommitted> {
         let shows = match self.site.of_life.borrow().capture {
             Some(Capture::Extension) => Command::native_commit_at(version.get()),
             Some(Capture::Sql) | None => Command::commit_at(version.get()),
         };
         let mut commands = vec![shows, Command::commit()];
-        if self.commit_order() == CommitOrder::Gate {
+        self.flushes = self.commit_order() == CommitOrder::Gate;
+        if self.flushes {
             commands.insert(1, Command::native_take_turn(version.get()));
             self.engine.write(&[&commands[..], &[Command::native_flush()]].concat());
-            self.flushes = true;
         } else {
+            follows.into_iter().for_each(|link| commands.insert(1, Command::follow_link(link)));
             self.engine.write(&commands);
         }
         match timeout(HANG_LIMIT, self.engine.answers(commands.len())).await {

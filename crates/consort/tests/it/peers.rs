@@ -3,6 +3,7 @@
 
 mod anomalies;
 mod captures;
+mod commit_order;
 mod dumps;
 mod faults;
 mod histories;
@@ -43,6 +44,12 @@ pub(crate) fn in_memory() -> &'static str {
     found.expect("there is one").name
 }
 
+/// The design in which several COMMITs of a node are under way at once.
+pub(crate) fn in_groups() -> &'static str {
+    let in_groups = design::Durability::LedgerAndEnginesInGroups;
+    design::CERTIFIED.iter().find(|design| design.durability == in_groups).expect("there is one").name
+}
+
 /// Captures of write sets. Tests that concern them run for each; `make test` installs the extension.
 pub(crate) const CAPTURES: [&str; 2] = ["sql", "extension"];
 
@@ -61,11 +68,14 @@ impl Peers {
 
     /// Nodes that commit in the order of the versions by themselves.
     pub(crate) fn ordered() -> Peers {
-        let in_groups = design::Durability::LedgerAndEnginesInGroups;
-        let design = design::CERTIFIED.iter().find(|design| design.durability == in_groups);
         let mut settings = Scratch::options().settings;
         settings.push(("shared_preload_libraries".to_owned(), "consort".to_owned()));
-        Peers::of_servers(design.expect("there is one").name, "extension", settings)
+        Peers::of_servers(in_groups(), "extension", settings)
+    }
+
+    /// Nodes whose COMMITs wait for each other by locks.
+    pub(crate) fn chained() -> Peers {
+        Peers::start(in_groups())
     }
 
     /// Nodes that capture write sets so; each of them does.
@@ -172,6 +182,11 @@ impl Peers {
         }
         answers[0].clone()
     }
+}
+
+/// Where a node takes connections that Consort knows nothing of.
+pub(crate) fn url_of(node: &local_cluster::Node) -> String {
+    format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port())
 }
 
 /// A transaction was refused for another one.

@@ -33,6 +33,8 @@ fn functions_and_settings_of_consort_serve_no_client() {
             "SELECT consort.renews('guessed')",
             "SELECT set_config('session_preload_libraries', 'consort certifies', false)",
             "SELECT consort.commit_at('guessed', '99')",
+            "SELECT consort.link('guessed')",
+            "SELECT consort.follow_link('guessed', '3')",
             "SELECT consort.spill()",
             "SELECT consort.permit('guessed', 'postgres', '')",
             "SELECT consort.run_as('postgres', '', 'DROP TABLE t')",

@@ -1,6 +1,6 @@
 //! Snapshots at nodes whose engines keep the order of commits: each shows all versions up to its newest one.
 
-use super::Peers;
+use super::{Peers, url_of};
 use crate::fixture::load;
 use crate::load::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,17 +46,23 @@ fn read(url: &str, snapshots: u64, ended: &AtomicBool) -> Seen {
 /// Sessions commit at each node, whose applier brings what the others commit: no snapshot has a hole.
 #[test]
 fn snapshots_in_groups_show_no_hole() {
+    show_no_hole(&Peers::ordered());
+}
+
+/// Locks keep the order, where no extension does.
+#[test]
+fn snapshots_by_a_chain_show_no_hole() {
+    show_no_hole(&Peers::chained());
+}
+
+fn show_no_hole(peers: &Peers) {
     let snapshots = std::env::var("SNAPSHOTS").map_or(SNAPSHOTS, |text| text.parse().expect("a number"));
-    let peers = Peers::ordered();
     let url = peers.url();
     let workload = ["allupdates", "--rows", "2", "--clients", "12", "--url", &url];
     load(&[&workload[..], &["--time", "0"]].concat());
     peers.equal("SELECT sum(n) FROM allupdates");
     let nodes = peers.cluster().nodes();
-    let urls = nodes.iter().map(|node| {
-        format!("host={} port={} user=postgres dbname=postgres", node.socket_folder().display(), node.port())
-    });
-    let (urls, ended) = (urls.collect::<Vec<_>>(), AtomicBool::new(false));
+    let (urls, ended) = (nodes.iter().map(url_of).collect::<Vec<_>>(), AtomicBool::new(false));
     let each = snapshots.div_ceil(urls.len() as u64);
     let seen: Vec<Seen> = std::thread::scope(|scope| {
         let readers: Vec<_> = urls.iter().map(|url| scope.spawn(|| read(url, each, &ended))).collect();

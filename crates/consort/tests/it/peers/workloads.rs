@@ -1,7 +1,7 @@
 //! Workloads of specifications, small, through nodes that all take writes: the workload checks the rules of its tables, and
 //! each node has the same rows.
 
-use super::{Peers, with_each_capture};
+use super::{Peers, url_of, with_each_capture};
 use crate::fixture::load;
 
 /// Workloads with their options, and the tables that they leave.
@@ -39,9 +39,7 @@ fn keep_their_rules(peers: &Peers) {
             assert!(!peers.equal(&rows).contains("\"0\""), "{table} has rows");
         }
         for node in peers.cluster().nodes() {
-            let (sockets, port) = (node.socket_folder().display(), node.port());
-            let url = format!("host={sockets} port={port} user=postgres dbname=postgres");
-            load(&[workload, &["--url", &url, "--clients", "6", "--time", "0", "--keep"]].concat());
+            load(&[workload, &["--url", &url_of(node), "--clients", "6", "--time", "0", "--keep"]].concat());
         }
     }
 }
@@ -55,4 +53,10 @@ fn workloads_keep_their_rules_at_every_node() {
 #[test]
 fn workloads_keep_their_rules_in_groups() {
     keep_their_rules(&Peers::ordered());
+}
+
+/// Locks keep the order of commits.
+#[test]
+fn workloads_keep_their_rules_by_a_chain() {
+    keep_their_rules(&Peers::chained());
 }

@@ -47,19 +47,27 @@ pub(super) fn by_psql_command(url: &str, texts: &[&str], input: &str) -> (bool, 
 
 #[test]
 fn write_set_of_each_kind_reaches_every_node() {
-    with_each_capture(|peers| {
-        let url = peers.url();
-        let (mut last, mut failed) = (String::new(), Vec::new());
-        for text in LIST.split("\n--\n").filter(|text| !text.trim().is_empty()) {
-            let (worked, said) = by_psql(&url, text);
-            let now = peers.equal(EVERYTHING);
-            if !worked || now == last {
-                failed.push(format!("{text}\n{said}"));
-            }
-            last = now;
+    with_each_capture(reach_every_node);
+}
+
+/// Commits that wait for each other by locks have the same write sets.
+#[test]
+fn write_set_in_a_chain_reaches_every_node() {
+    reach_every_node(&Peers::chained());
+}
+
+fn reach_every_node(peers: &Peers) {
+    let url = peers.url();
+    let (mut last, mut failed) = (String::new(), Vec::new());
+    for text in LIST.split("\n--\n").filter(|text| !text.trim().is_empty()) {
+        let (worked, said) = by_psql(&url, text);
+        let now = peers.equal(EVERYTHING);
+        if !worked || now == last {
+            failed.push(format!("{text}\n{said}"));
         }
-        assert!(failed.is_empty(), "failed, or without effect:\n{}", failed.join("\n"));
-    });
+        last = now;
+    }
+    assert!(failed.is_empty(), "failed, or without effect:\n{}", failed.join("\n"));
 }
 
 /// A load of pgbench's own, from its initialization on: the sums are those of its history, at every node.
