@@ -39,6 +39,10 @@ const PASS: &str = "SELECT consort.pass_columns()";
 /// Why the node is not served: VERIFY has found other rows there, or it is a copy of such a node.
 const DIVERGED: &str = "SELECT coalesce((SELECT why FROM consort.diverged LIMIT 1), '')";
 
+/// The epoch of the ledger that the node's versions are of; empty if it has none.
+const EPOCH: &str =
+    "SELECT coalesce((SELECT value FROM consort.epoch WHERE EXISTS (SELECT FROM consort.version)), '')";
+
 /// Tables whose rows may call code of users.
 const TABLES_WITH_CODE: &str = "SELECT consort.tables_with_code()";
 
@@ -83,11 +87,31 @@ async fn serve(
     if !diverged.is_empty() {
         return Err(diverged);
     }
+    has_versions_of(&database.epoch, &connections).await?;
     let incarnation = first(&connections.looks, INCARNATION).await?;
     let user_code = UserCode::default();
     let mut node =
         FollowingNode { connections, database, site, incarnation, installed, user_code, caught_up: life };
     follow(&database.order, site, &mut node, database.options.engines.group()).await
+}
+
+/// The node's versions are of this ledger. A node without versions has its first ones of it.
+async fn has_versions_of(epoch: &str, connections: &Connections) -> Result<(), Trouble> {
+    let found = first(&connections.looks, EPOCH).await?;
+    if found == epoch {
+        return Ok(());
+    }
+    if !found.is_empty() {
+        return Err(
+            "the versions of the node are of another ledger. Make the node again from a copy of another one"
+                .to_owned(),
+        );
+    }
+    let adopt = format!(
+        "BEGIN; DELETE FROM consort.epoch; INSERT INTO consort.epoch VALUES ({}); COMMIT",
+        literal(epoch)
+    );
+    answered(async { connections.applies.batch_execute(&adopt).await.map_err(|error| said(&error)) }).await
 }
 
 /// A node with the connections of its applier.
@@ -143,8 +167,9 @@ impl Node for FollowingNode<'_> {
             *self.caught_up = Some(self.incarnation.clone());
         }
         let (node, version) = (&self.database.nodes.get(self.site.number).name, self.site.visible());
-        let capture = self.installed.capture.name();
-        tracing::info!(node, database = self.database.name, %version, capture, "a node follows");
+        let Installed { capture, commit_order, .. } = &self.installed;
+        let (name, capture) = (&self.database.name, capture.name());
+        tracing::info!(node, database = name, %version, capture, ?commit_order, "a node follows");
         Ok(())
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Database {
     pub(crate) options: Rc<Options>,
     /// Nodes of the database.
     pub(crate) nodes: Rc<Nodes>,
+    /// Epoch of the ledger: nodes whose versions are of another one are not served.
+    pub(crate) epoch: String,
     /// Commits of the database, and the database at each node.
     pub(crate) order: Order<Record, Life>,
     /// Held shared by commits, alone by a command that changes the catalog.
@@ -54,8 +56,9 @@ impl Database {
         let folder = options.ledger_dir.join(ledger::folder_of(name));
         std::fs::create_dir_all(&options.ledger_dir)
             .map_err(|error| format!("cannot make {} (ledger_dir): {error}", options.ledger_dir.display()))?;
-        let (ledger, reader) =
-            Ledger::open(&folder, &disk::Disk::new()).map_err(|error| error.to_string())?;
+        let disk = disk::Disk::new();
+        let (ledger, reader) = Ledger::open(&folder, &disk).map_err(|error| error.to_string())?;
+        let epoch = ledger::epoch(&folder, &disk, &random_word()).map_err(|error| error.to_string())?;
         let of_order = certified_flow::Options {
             nodes: nodes.members().into_iter().map(|(number, _)| number).collect(),
             window: WINDOW,
@@ -67,13 +70,14 @@ impl Database {
             name: name.to_owned(),
             options,
             nodes,
+            epoch,
             order,
             catalog: tokio::sync::RwLock::new(()),
-            secret: conn::random::secret()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect::<String>()
-                .into(),
+            secret: random_word().into(),
         })
     }
+}
+
+fn random_word() -> String {
+    conn::random::secret().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -44,6 +44,7 @@
 //! The ledger does not know what a record's bytes mean, what a certifier is, or which records a replica still needs.
 
 mod counters;
+mod epoch_file;
 mod error;
 mod progress;
 mod queue;
@@ -62,6 +63,7 @@ use disk::{Disk, Lock};
 use history::Version;
 
 pub use counters::Counters;
+pub use epoch_file::{epoch, read_epoch};
 pub use error::Error;
 pub use progress::Reached;
 pub use reader::Reader;
@@ -114,6 +116,8 @@ pub mod points {
     pub const REWRITE: Point = "ledger.rewrite";
     /// The cut and rewritten tail is synced.
     pub const SYNC_TAIL: Point = "ledger.sync_tail";
+    /// The file of the epoch is made.
+    pub const EPOCH: Point = "ledger.epoch";
     /// A segment is removed.
     pub const FORGET: Point = "ledger.forget";
 }

@@ -6,6 +6,7 @@
 --   shapes     tables as they were when a note was written: their columns and their keys
 --   effects    what was gathered before a command that changes the catalog, and these commands
 --   version    one row a version that this node shows; the newest counts, the others are pruned
+--   epoch      the ledger that the versions are of
 --   place      which node this is, and of how many
 --   secret     what Consort says with each command of its own: clients call nothing here with an effect
 --   diverged   why the node has other rows than the others: it is not served until it is made again
@@ -20,6 +21,7 @@ DROP EVENT TRIGGER IF EXISTS consort_rewrite;
 CREATE SCHEMA IF NOT EXISTS consort;
 GRANT USAGE ON SCHEMA consort TO public;
 CREATE TABLE IF NOT EXISTS consort.version (version bigint PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS consort.epoch (value text NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.place (number int NOT NULL, nodes int NOT NULL);
 CREATE TABLE IF NOT EXISTS consort.strided (sequence oid PRIMARY KEY, increment bigint NOT NULL, nodes int NOT NULL);
 ALTER TABLE consort.strided ADD COLUMN IF NOT EXISTS increment bigint, ADD COLUMN IF NOT EXISTS nodes int;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use disk::Disk;
 use history::Version;
-use ledger::{Ledger, Versions, folder_of, read_versions, write_versions};
+use ledger::{Ledger, Versions, folder_of, read_epoch, read_versions, write_versions};
 use local_cluster::{Cluster, Dump, Node, Stop};
 use postgres::programs::Programs;
 
@@ -17,6 +17,8 @@ use crate::home::Home;
 
 /// The newest version that a database of a node shows.
 const SHOWN: &str = "SELECT coalesce(max(version), 0) FROM consort.version";
+/// The epoch of the ledger that these versions are of; empty if there is none.
+const EPOCH: &str = "SELECT value FROM consort.epoch";
 /// Databases that Consort may have served.
 const DATABASES: &str = "SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate";
 /// Whether Consort has served a database.
@@ -147,7 +149,8 @@ fn judge_ledgers(found: &Found, cluster: &Cluster) -> Result<BTreeMap<String, St
         }
         let shown = Version::new(one(first, &database, SHOWN)?.parse().unwrap_or_default());
         let folder = ledger_dir.join(folder_of(&database));
-        let words = match covered(&folder, shown) {
+        let epoch = one(first, &database, EPOCH)?;
+        let words = match covered(&folder, shown, &epoch) {
             Ok(newest) => format!("the ledger goes on from {shown} to {newest}"),
             Err(why) => {
                 begin_again(cluster, &database, &folder)?;
@@ -164,12 +167,17 @@ fn one(node: &Node, database: &str, sql: &str) -> Result<String, Failure> {
     Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
 }
 
-/// The newest version of a ledger that has all records after this version.
-fn covered(folder: &Path, shown: Version) -> Result<Version, String> {
+/// The newest version of a ledger that has all records after this version of this epoch.
+fn covered(folder: &Path, shown: Version, epoch: &str) -> Result<Version, String> {
     if !folder.exists() {
         return Err("the ledger is lost".to_owned());
     }
-    let (ledger, _) = Ledger::open(folder, &Disk::new()).map_err(|error| error.to_string())?;
+    let disk = Disk::new();
+    let (ledger, _) = Ledger::open(folder, &disk).map_err(|error| error.to_string())?;
+    let its_epoch = read_epoch(folder, &disk).map_err(|error| error.to_string())?;
+    if shown != Version::ZERO && its_epoch.is_some_and(|its_epoch| its_epoch != epoch) {
+        return Err("the ledger is younger than the dump".to_owned());
+    }
     let (oldest, newest) = (ledger.oldest(), ledger.newest());
     if newest < shown {
         return Err(format!("the ledger ends at {newest}"));

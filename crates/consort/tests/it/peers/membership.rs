@@ -101,7 +101,7 @@ fn restored_nodes_begin_a_new_ledger() {
     let mut console = Client::connect(&peers.serving.url("postgres", "consort")).expect("the console");
     let rows = console.rows("SHOW NODES").expect("nodes");
     let why = |row: &tokio_postgres::SimpleQueryRow| row.get("why").unwrap_or_default().to_owned();
-    assert!(rows.iter().all(|row| why(row).contains("the ledger does not have")), "{rows:?}");
+    assert!(rows.iter().all(|row| why(row).contains("another ledger")), "{rows:?}");
     peers.serving.signal("TERM");
     peers.serving.ended();
     for node in peers.cluster().nodes() {
@@ -110,6 +110,36 @@ fn restored_nodes_begin_a_new_ledger() {
     peers.serving.start_again();
     insert_at_all(&peers.url(), 3);
     assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"30\")]]");
+}
+
+/// A node that was left out when a new ledger began has versions of the old one, whose numbers the new one has given to other
+/// transactions. It is not served.
+#[test]
+fn node_of_another_ledger_is_not_served() {
+    let mut peers = Peers::start(in_memory());
+    peers.client().rows("CREATE TABLE t (id serial PRIMARY KEY, v text)").expect("a table");
+    insert_at_all(&peers.url(), 3);
+    peers.equal("SELECT count(*) FROM t");
+    peers.serving.signal("TERM");
+    peers.serving.ended();
+    std::fs::remove_dir_all(&peers.ledger_dir).expect("a ledger");
+    let nodes = peers.cluster().nodes();
+    for node in &nodes[..2] {
+        node.query("postgres", "DELETE FROM consort.version").expect("a node");
+    }
+    let newest = |node: &local_cluster::Node| {
+        let rows = node.query("postgres", "SELECT coalesce(max(version), 0) FROM consort.version");
+        rows.expect("a node").remove(0).remove(0).expect("a version").parse::<u64>().expect("a number")
+    };
+    let old = newest(&nodes[2]);
+    peers.serving.start_again();
+    eventually("two nodes serve", || peers.captures()[..2].iter().all(|node| node.2.is_empty()));
+    let nodes = peers.cluster().nodes();
+    while newest(&nodes[0]) <= old + 1 {
+        insert_at_all(&peers.url(), 2);
+    }
+    eventually("the third one is out", || peers.captures()[2].2.contains("another ledger"));
+    assert_eq!(newest(&nodes[2]), old);
 }
 
 /// Clients see no more of it than that a session may end outside of its transactions.
