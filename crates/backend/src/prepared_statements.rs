@@ -10,7 +10,7 @@ mod sql_prepared;
 
 pub use handover::CarriedStatements;
 use name_lookups::LookedUp;
-pub use own_settings::{description, stand_in};
+pub use own_settings::{description, not_alone, stand_in};
 pub use sql_names::{deallocated, executed};
 pub use sql_prepared::{Again, BySql};
 

@@ -8,11 +8,12 @@ use super::primary::Ended;
 use super::request_analysis::Todo;
 use backend::batch;
 use backend::batch::Batch;
+use backend::prepared_statements::not_alone;
 use backend::request::{Kind, Request};
 use backend::split_batch::{self, Part};
 use session_state::BlockStatus;
 use session_state::utility::{Statement, Utility, What};
-use wire::{Answers, Problem};
+use wire::Answers;
 
 impl Session {
     /// Returns the head of a batch that must run before it is known if the rest runs at a standby: the BEGIN
@@ -54,30 +55,6 @@ impl Session {
         Ok(self.current.statements.len() == 1 && self.current.statements.iter().all(one))
     }
 
-    /// Treatment of a batch of several statements, one of them about a setting of Consort's. A BEGIN before it, or statements
-    /// that are parsed before it, are the head of the batch.
-    pub(super) fn own_apart(&mut self, todo: Todo, bytes: &[u8]) -> Result<Todo, Ended> {
-        if !matches!(todo, Todo::Own(_)) {
-            return Ok(todo);
-        }
-        let (part, length) =
-            split_batch::first(bytes, self.line.client.splitter).map_err(Ended::Malformed)?;
-        let is_head = match part {
-            Part::Control => true,
-            Part::Statement => self.state.block() == BlockStatus::Idle && self.is_begin(&bytes[..length])?,
-            Part::End | Part::Odd => false,
-        };
-        if is_head {
-            self.current.meant.head = Some(length);
-            return Ok(Todo::Quiet);
-        }
-        let problem = Problem::error(
-            "0A000",
-            "a SET, RESET or SHOW of a consort setting must be the only statement of its batch",
-        );
-        Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW as a separate batch.")))
-    }
-
     /// Runs the head of a batch alone. The rest is the next request, unless the head fails.
     pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
         self.probe().await?;
@@ -102,4 +79,20 @@ impl Session {
     pub(super) fn may_be_first_of_snapshot(&self) -> bool {
         self.txn.is_fresh() && self.state.read_only_snapshot()
     }
+}
+
+/// Treatment of a batch of several statements, one of them about a setting of Consort's. A BEGIN before it, or statements
+/// that are parsed before it, are the head of the batch.
+pub(super) fn own_apart(session: &mut Session, todo: Todo, bytes: &[u8]) -> Result<Todo, Ended> {
+    if !matches!(todo, Todo::Own(_)) {
+        return Ok(todo);
+    }
+    let splitter = session.line.client.splitter;
+    let (part, length) = split_batch::first(bytes, splitter).map_err(Ended::Malformed)?;
+    let idle = session.state.block() == BlockStatus::Idle;
+    if part == Part::Control || part == Part::Statement && idle && session.is_begin(&bytes[..length])? {
+        session.current.meant.head = Some(length);
+        return Ok(Todo::Quiet);
+    }
+    Ok(Todo::Refuse(not_alone()))
 }

@@ -1,12 +1,10 @@
 //! Statements about Consort's own settings: Consort answers them, in the protocol that the client used, and
 //! sends them to no server.
 
-use super::primary::Ended;
 use super::{Session, request_analysis};
 use backend::commit_tokens;
 use backend::prepared_statements::Statement as Prepared;
 use backend::request::{Kind, Request};
-use backend::split_batch::{self, Part};
 use session_state::Answer;
 use session_state::utility::{Statement, What};
 use std::rc::Rc;
@@ -15,24 +13,7 @@ use wire::{Answers, Column, Frame, Parse, Problem, Severity, Splitter, Status, S
 
 impl Session {
     /// Answers SET, RESET or SHOW of one of Consort's own settings.
-    pub(super) async fn answer_own(
-        &mut self,
-        mut request: Request,
-        statements: &[Statement],
-    ) -> Result<(), Ended> {
-        let (part, head) = split_batch::first(self.line.bytes(request), self.line.client.splitter)
-            .map_err(Ended::Malformed)?;
-        if part == Part::Control {
-            // In a design that orders statements, a batch may also parse a named statement, which is the primary's.
-            self.line.run_part(Request { bytes: head, ..request }).await?;
-            self.learn();
-            request.bytes -= head;
-            if self.current.said.failed {
-                self.line.client.consume(request.bytes);
-                self.line.client.out().ready(self.line.primary.status);
-                return Ok(());
-            }
-        }
+    pub(super) async fn answer_own(&mut self, request: Request, statements: &[Statement]) {
         let answer = self.own_setting(statements).await;
         self.say(request, &answer);
         if answer.is_err() && self.line.primary.status == Status::InBlock {
@@ -40,7 +21,6 @@ impl Session {
         }
         let status = self.line.status();
         self.line.client.out().ready(status);
-        Ok(())
     }
 
     /// The answer to a statement about one of Consort's own settings.

@@ -291,7 +291,7 @@ impl Session {
         self.line.statements.parses_under(under, std::mem::take(&mut self.current.meant.meanings));
         match todo {
             Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
-            Todo::Own(statements) => self.answer_own(request, &statements).await?,
+            Todo::Own(statements) => self.answer_own(request, &statements).await,
             Todo::Refuse(problem) if self.line.primary.status == Status::InBlock => {
                 self.fail_block(Some(problem)).await;
             }

@@ -20,6 +20,7 @@ use conn::peer::{GATHERED_BYTES, Peer, Rooms};
 use conn::registry::Seat;
 use conn::socket::{Place, Socket};
 use notifications::Notified;
+use statement_transfer::{describes_own, send_parse};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
@@ -473,7 +474,7 @@ impl Primary {
                 let statement = Rc::new(Statement::new(text, types));
                 let describes = statements.keeps_columns(parse.name, &statement);
                 self.make_room(parse.name, statements);
-                self.send_parse(&frame, &parse);
+                send_parse(self, &frame, &parse);
                 self.parse_comes(parse.name, Some(statement), statements);
                 if describes {
                     self.describe(parse.name, None);
@@ -488,7 +489,7 @@ impl Primary {
             front::DESCRIBE => {
                 let describe = Describe::read(&frame)?;
                 match describe.target {
-                    Target::Statement if self.describes_own(describe.name, statements) => return Ok(()),
+                    Target::Statement if describes_own(self, describe.name, statements) => return Ok(()),
                     Target::Statement => self.statement_used(describe.name, true, statements),
                     Target::Portal => {
                         self.portal_goes();

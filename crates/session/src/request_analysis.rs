@@ -2,6 +2,7 @@
 //! that may prove a session clean is sent to a server here. A read waits for its tree no longer than for its
 //! proof.
 
+use super::batch_head::own_apart;
 use super::deferred_locks::{defers_locks, may_defer_locks};
 use super::primary::Ended;
 use super::read_only_snapshots::PATIENCE;
@@ -638,7 +639,7 @@ impl Session {
                     are_new &= is_new;
                     match self.add(&mut several, &prepared, &bind, is_new) {
                         Ok(completes) => bound = Some(completes),
-                        Err(todo) => return self.own_apart(*todo, bytes),
+                        Err(todo) => return own_apart(self, *todo, bytes),
                     }
                 }
                 front::EXECUTE => {

@@ -6,7 +6,7 @@ use super::types;
 use crate::request_text::names;
 use session_state::utility::{What, split};
 use statement_analysis::shape::Strings;
-use wire::{Answers, Column};
+use wire::{Answers, Column, Problem};
 
 /// Text of the stand-in. Code or an unfinished pipeline may execute it: the error then quotes these words.
 const STAND_IN: &[u8] = b"EXECUTE \"SHOW of a consort setting needs a batch of its own\"";
@@ -24,6 +24,12 @@ pub fn description(text: &[u8], declared: &[u8]) -> Option<Box<[u8]>> {
     said.parameter_description(&types(declared));
     said.row_description(&[Column::text(&name)]);
     Some(said.into())
+}
+
+/// Error of a batch that has other statements beside one about a setting of Consort.
+pub fn not_alone() -> Problem {
+    let message = "a SET, RESET or SHOW of a consort setting must be the only statement of its batch";
+    Problem::error("0A000", message).hint("Send the SET, RESET or SHOW as a separate batch.")
 }
 
 /// Name of the setting of Consort that the text shows, if it is that and nothing else. Costs next to nothing for other texts

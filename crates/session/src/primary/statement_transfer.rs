@@ -78,31 +78,6 @@ impl Primary {
         usize::from(lack.closes) + usize::from(lack.parses.is_some())
     }
 
-    /// Sends a Parse of the client, or that of the stand-in for a statement that only Consort understands.
-    pub(super) fn send_parse(&mut self, frame: &Frame<'_>, parse: &Parse<'_>) {
-        match stand_in(parse.text) {
-            Some(text) => self.peer.out().parse(parse.name, text, &[]),
-            None => self.peer.out().extend_from_slice(frame.bytes()),
-        }
-    }
-
-    /// Answers a Describe of a statement that only Consort understands. `false`: the server answers it.
-    pub(super) fn describes_own(&mut self, name: &[u8], statements: &Statements) -> bool {
-        let parsed = self.expects.iter().rev().find_map(|expect| match expect {
-            Expect::Parse(of, statement, _) if **of == *name => Some(statement.as_ref()),
-            Expect::Close(of) if **of == *name => Some(None),
-            _ => None,
-        });
-        let statement = parsed.unwrap_or_else(|| statements.get(name));
-        let answer = statement.and_then(|statement| description(&statement.text, &statement.types));
-        let Some(answer) = answer else { return false };
-        // The answers keep their order, and an error before this one skips it.
-        Asks::close(self.peer.out(), Target::Statement, QUESTION);
-        self.expects.push_back(Expect::Instead(answer));
-        self.open = true;
-        true
-    }
-
     /// Has the server describe the statement that it has just parsed under this name.
     pub(super) fn describe(&mut self, name: &[u8], told: Option<Rc<Described>>) {
         self.peer.out().describe(Target::Statement, name);
@@ -186,4 +161,29 @@ impl Primary {
         }
         true
     }
+}
+
+/// Sends a Parse of the client, or that of the stand-in for a statement that only Consort understands.
+pub(super) fn send_parse(primary: &mut Primary, frame: &Frame<'_>, parse: &Parse<'_>) {
+    match stand_in(parse.text) {
+        Some(text) => primary.peer.out().parse(parse.name, text, &[]),
+        None => primary.peer.out().extend_from_slice(frame.bytes()),
+    }
+}
+
+/// Answers a Describe of a statement that only Consort understands. `false`: the server answers it.
+pub(super) fn describes_own(primary: &mut Primary, name: &[u8], statements: &Statements) -> bool {
+    let parsed = primary.expects.iter().rev().find_map(|expect| match expect {
+        Expect::Parse(of, statement, _) if **of == *name => Some(statement.as_ref()),
+        Expect::Close(of) if **of == *name => Some(None),
+        _ => None,
+    });
+    let statement = parsed.unwrap_or_else(|| statements.get(name));
+    let answer = statement.and_then(|statement| description(&statement.text, &statement.types));
+    let Some(answer) = answer else { return false };
+    // The answers keep their order, and an error before this one skips it.
+    Asks::close(primary.peer.out(), Target::Statement, QUESTION);
+    primary.expects.push_back(Expect::Instead(answer));
+    primary.open = true;
+    true
 }

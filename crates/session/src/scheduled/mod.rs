@@ -158,7 +158,10 @@ impl Session {
         self.line.statements.parses_under(under, meanings);
         match meant {
             Meant::Nothing => self.at_primary_alone(request).await,
-            Meant::Own(statements) => self.answer_own(request, &statements).await,
+            Meant::Own(statements) => {
+                self.answer_own(request, &statements).await;
+                Ok(())
+            }
             Meant::Refused(name, problem) => self.refuse_ordered(request, name, problem).await,
             Meant::Failed(error) => {
                 self.failed_in_block(&error);
@@ -239,7 +242,10 @@ impl Session {
         let uses = match self.asks(request).await? {
             Meant::Statements(uses) => uses,
             Meant::Nothing => return self.at_primary_alone(request).await,
-            Meant::Own(statements) => return self.answer_own(request, &statements).await,
+            Meant::Own(statements) => {
+                self.answer_own(request, &statements).await;
+                return Ok(());
+            }
             Meant::Failed(error) => {
                 self.failed_in_block(&error);
                 return Ok(());
