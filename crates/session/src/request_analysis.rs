@@ -2,14 +2,13 @@
 //! that may prove a session clean is sent to a server here. A read waits for its tree no longer than for its
 //! proof.
 
-use super::batch_head::own_apart;
 use super::deferred_locks::{defers_locks, may_defer_locks};
 use super::primary::Ended;
 use super::read_only_snapshots::PATIENCE;
 use super::reads_in_block::takes_long;
 use super::repeated_parse::{is_to_be_parsed_again, parse_again};
 use super::request_text::{parameter, types};
-use super::{Session, consort_settings};
+use super::{Session, batch_head, consort_settings};
 use backend::batch::Batch;
 use backend::prepared_statements::{SettingsAt, Statement as Prepared};
 use backend::request::Request;
@@ -639,7 +638,7 @@ impl Session {
                     are_new &= is_new;
                     match self.add(&mut several, &prepared, &bind, is_new) {
                         Ok(completes) => bound = Some(completes),
-                        Err(todo) => return own_apart(self, *todo, bytes),
+                        Err(todo) => return batch_head::own_apart(self, *todo, bytes),
                     }
                 }
                 front::EXECUTE => {
