@@ -10,7 +10,7 @@ mod sql_prepared;
 
 pub use handover::CarriedStatements;
 use name_lookups::LookedUp;
-pub use own_settings::{description, not_alone, stand_in};
+pub use own_settings::{description, kept_at_server, not_alone, set_at_server, stand_in};
 pub use sql_names::{deallocated, executed};
 pub use sql_prepared::{Again, BySql};
 

@@ -1,6 +1,7 @@
 //! The words of a request: its text, and the shape of that.
 
 use session_state::SessionState;
+use statement_analysis::Parameter;
 use statement_analysis::shape::{Shape, Strings};
 use std::rc::Rc;
 
@@ -57,4 +58,13 @@ pub fn asks_sequences(text: &[u8]) -> bool {
 pub fn names(text: &[u8], word: &[u8]) -> bool {
     memchr::memchr2_iter(word[0], word[0].to_ascii_uppercase(), text)
         .any(|at| text[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
+}
+
+/// A parameter of a Bind message, for the template.
+pub fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
+    match value {
+        None => Parameter::Null,
+        Some(value) if binary => Parameter::Binary(value),
+        Some(value) => Parameter::Text(value),
+    }
 }

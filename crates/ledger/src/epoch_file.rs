@@ -1,4 +1,4 @@
-//! The epoch of a ledger: a word of its own, in a file beside its segments. A ledger that begins again has another one, and
+//! The epoch of a ledger: a word of its own, in a file next to its segments. A ledger that begins again has another one, and
 //! gives its versions to other transactions. Nodes keep the epoch of their versions, so that both can be compared.
 
 use std::io::{self, ErrorKind};

@@ -32,6 +32,7 @@ pub mod leader_lock;
 pub mod link;
 pub mod listening;
 pub mod majors;
+pub mod object_names;
 pub mod objects;
 pub mod own_settings;
 pub mod programs;

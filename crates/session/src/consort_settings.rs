@@ -94,18 +94,6 @@ pub(super) fn cancelled() -> Problem {
     Problem::error("57014", "canceling statement due to user request")
 }
 
-/// Error for `set_config` of one of Consort's own settings.
-pub(super) fn set_at_server() -> Problem {
-    Problem::error("0A000", "set_config() cannot change a setting of Consort")
-        .hint("Send SET consort... or RESET consort... as a separate query.")
-}
-
-/// Error for storing one of Consort's own settings in a role, a database or a function at the server.
-pub(super) fn kept_at_server() -> Problem {
-    Problem::error("0A000", "a setting of Consort cannot be stored for a role, a database or a function")
-        .hint("Set it in Consort's configuration ([database.NAME], [user.NAME]), or in the client's options.")
-}
-
 /// Writes the end of a statement, and its row.
 fn complete(out: &mut Vec<u8>, answer: &Result<Answer, Problem>) {
     match answer {

@@ -7,12 +7,11 @@ use super::primary::Ended;
 use super::read_only_snapshots::PATIENCE;
 use super::reads_in_block::takes_long;
 use super::repeated_parse::{is_to_be_parsed_again, parse_again};
-use super::request_text::{parameter, types};
-use super::{Session, batch_head, consort_settings};
+use super::{Session, batch_head};
 use backend::batch::Batch;
-use backend::prepared_statements::{SettingsAt, Statement as Prepared};
+use backend::prepared_statements::{SettingsAt, Statement as Prepared, kept_at_server, set_at_server, types};
 use backend::request::Request;
-use backend::request_text::{TEXT_KEPT_BYTES, Words};
+use backend::request_text::{TEXT_KEPT_BYTES, Words, parameter};
 use backend::standby::may_be_bound;
 use backend::{batch, commit_tokens};
 use cluster::plan;
@@ -243,7 +242,7 @@ impl Session {
         }
         let mut todo = if let Some(words) = self.reads_prepared(&prepared) {
             let parameters: Vec<Parameter<'_>> = batch.bind.parameters().map(parameter).collect();
-            self.understand(&words, &types(&prepared), &parameters).await
+            self.understand(&words, &types(&prepared.types), &parameters).await
         } else {
             Ok(Todo::Several(Several::anything(Reason::Stay("encoding"))))
         };
@@ -355,7 +354,7 @@ impl Session {
         };
         self.heed_settings(&statements, words, parameters);
         if keeps_own(&statements) {
-            return Ok(Todo::Refuse(consort_settings::kept_at_server()));
+            return Ok(Todo::Refuse(kept_at_server()));
         }
         let is_own = |statement: &Statement| matches!(&statement.what, What::Utility(u) if u.consort_setting().is_some());
         match &*statements {
@@ -382,7 +381,7 @@ impl Session {
                 Ok(Todo::Refuse(problem.hint("Send the SET, RESET or SHOW as a separate query.")))
             }
             several if several.iter().any(|one| sets_own(&words.text[one.range.clone()], strings)) => {
-                Ok(Todo::Refuse(consort_settings::set_at_server()))
+                Ok(Todo::Refuse(set_at_server()))
             }
             _ => {
                 self.heed_demands(words);
@@ -532,7 +531,7 @@ impl Session {
             return;
         }
         if let Some(words) = self.reads_prepared(prepared).filter(|words| words.may_be_a_read()) {
-            let template = self.template(&words, &types(prepared)).await;
+            let template = self.template(&words, &types(&prepared.types)).await;
             let meaning = template.and_then(|template| template.validity.meaning);
             self.current.meant.meanings.extend(meaning.map(|meaning| (name.into(), meaning)));
         }
@@ -684,7 +683,7 @@ impl Session {
     ) -> Result<Rc<[Statement]>, Box<Todo>> {
         let mut todo = if let Some(words) = self.reads_prepared(prepared) {
             let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
-            self.understand_in_passing(&words, &types(prepared), &parameters)
+            self.understand_in_passing(&words, &types(&prepared.types), &parameters)
         } else {
             Todo::Several(Several::anything(Reason::Stay("encoding")))
         };
@@ -737,9 +736,7 @@ impl Session {
         let held = self.service.utilities.borrow_mut().look(&words.shape, &words.text, strings);
         match held {
             Held::Nothing => Todo::Quiet,
-            Held::Statements(statements) if keeps_own(&statements) => {
-                Todo::Refuse(consort_settings::kept_at_server())
-            }
+            Held::Statements(statements) if keeps_own(&statements) => Todo::Refuse(kept_at_server()),
             Held::Statements(statements) => match statements.first().map(|statement| &statement.what) {
                 Some(What::Utility(utility)) if utility.consort_setting().is_some() => Todo::Own(statements),
                 _ => {
@@ -773,7 +770,7 @@ impl Session {
             Plan::Writes(writing)
                 if writing.dirties.is_some() && set_by_function(&words.shape, &words.text, parameters) =>
             {
-                return Todo::Refuse(consort_settings::set_at_server());
+                return Todo::Refuse(set_at_server());
             }
             _ => {}
         }

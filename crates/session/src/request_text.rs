@@ -5,7 +5,6 @@ use backend::prepared_statements::Statement;
 use backend::request::Request;
 use backend::request_text::{Read, Words};
 use session_state::SessionState;
-use statement_analysis::Parameter;
 use std::rc::Rc;
 use wire::{Frame, Malformed};
 
@@ -71,18 +70,4 @@ impl Session {
             None => self.words = self.service.no_words.clone(),
         }
     }
-}
-
-/// A parameter of a Bind message, for the template.
-pub(super) fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
-    match value {
-        None => Parameter::Null,
-        Some(value) if binary => Parameter::Binary(value),
-        Some(value) => Parameter::Text(value),
-    }
-}
-
-/// Parameter types that the client declared.
-pub(super) fn types(prepared: &Statement) -> Vec<u32> {
-    backend::prepared_statements::types(&prepared.types)
 }

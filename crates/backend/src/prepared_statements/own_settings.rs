@@ -26,7 +26,7 @@ pub fn description(text: &[u8], declared: &[u8]) -> Option<Box<[u8]>> {
     Some(said.into())
 }
 
-/// Error of a batch that has other statements beside one about a setting of Consort.
+/// Error of a batch that has other statements as well as one about a setting of Consort.
 pub fn not_alone() -> Problem {
     let message = "a SET, RESET or SHOW of a consort setting must be the only statement of its batch";
     Problem::error("0A000", message).hint("Send the SET, RESET or SHOW as a separate batch.")
@@ -45,6 +45,18 @@ fn shown(text: &[u8]) -> Option<String> {
     let [one] = &*statements else { return None };
     let What::Utility(utility) = &one.what else { return None };
     utility.shown_consort_setting().map(str::to_owned)
+}
+
+/// Error for `set_config` of one of Consort's own settings.
+pub fn set_at_server() -> Problem {
+    Problem::error("0A000", "set_config() cannot change a setting of Consort")
+        .hint("Send SET consort... or RESET consort... as a separate query.")
+}
+
+/// Error for storing one of Consort's own settings in a role, a database or a function at the server.
+pub fn kept_at_server() -> Problem {
+    Problem::error("0A000", "a setting of Consort cannot be stored for a role, a database or a function")
+        .hint("Set it in Consort's configuration ([database.NAME], [user.NAME]), or in the client's options.")
 }
 
 #[cfg(test)]

@@ -79,24 +79,9 @@ impl Session {
     pub(super) async fn emit(&mut self, bytes: &[u8]) -> Run<()> {
         let completion = std::mem::take(&mut self.held.completion);
         if !completion.is_empty() {
-            self.hand_out(&completion).await?;
+            hand_out(self, &completion).await?;
         }
-        self.hand_out(bytes).await
-    }
-
-    async fn hand_out(&mut self, bytes: &[u8]) -> Run<()> {
-        if self.held.is_whole() {
-            self.held.bytes.extend_from_slice(bytes);
-            if self.held.bytes.len() > HELD_BYTES {
-                self.release().await?;
-            }
-            return Ok(());
-        }
-        self.client.out().extend_from_slice(bytes);
-        if self.client.unsent() > GATHERED_BYTES {
-            self.client.send().await.map_err(|_| Gone::Client)?;
-        }
-        Ok(())
+        hand_out(self, bytes).await
     }
 
     /// Releases the held-back part and all that follows.
@@ -273,4 +258,19 @@ async fn send_and_hear(session: &mut Session) -> Run<()> {
         }
         session.pass_notices().await?;
     }
+}
+
+async fn hand_out(session: &mut Session, bytes: &[u8]) -> Run<()> {
+    if session.held.is_whole() {
+        session.held.bytes.extend_from_slice(bytes);
+        if session.held.bytes.len() > HELD_BYTES {
+            session.release().await?;
+        }
+        return Ok(());
+    }
+    session.client.out().extend_from_slice(bytes);
+    if session.client.unsent() > GATHERED_BYTES {
+        session.client.send().await.map_err(|_| Gone::Client)?;
+    }
+    Ok(())
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 /// The parameters that statements of a session depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parameters {
-    /// Those that the next probe also reads.
+    /// Parameters that the next probe also reads.
     pub(super) asked: BTreeSet<&'static str>,
-    /// Those that a probe has read, with no event since that may have changed them out of sight.
+    /// Parameters that a probe has read, with no event since that may have changed them out of sight.
     known: BTreeSet<&'static str>,
 }
 

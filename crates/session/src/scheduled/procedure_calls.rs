@@ -3,7 +3,7 @@
 use super::statement_tables::{Does, Form, No, Use, behind_ddl, common, not_executed, session_not_known};
 use crate::Session;
 use crate::primary::Seen;
-use crate::request_text::types;
+use backend::prepared_statements::types;
 use cluster::scheduled::writing;
 use history::RelationId;
 use session_state::utility::call_arguments::{Arguments, called, may_mean_clock};
@@ -58,7 +58,8 @@ impl Session {
     /// writes.
     async fn computes_alike(&mut self, query: &str) -> Result<bool, No> {
         let Some(words) = self.words_of(query.as_bytes()) else { return Ok(false) };
-        let types = self.current.statement.as_ref().map(|statement| types(statement)).unwrap_or_default();
+        let types =
+            self.current.statement.as_ref().map(|statement| types(&statement.types)).unwrap_or_default();
         let template = self.understood(&words, &types).await?;
         let mut literals = Vec::new();
         words.shape.texts(&words.text, &mut literals);

@@ -3,12 +3,10 @@
 
 use super::procedure_calls;
 use crate::Session;
-use crate::consort_settings;
 use crate::primary::Ended;
-use crate::request_text::{parameter, types};
-use backend::prepared_statements::{SettingsAt, Statement as Prepared};
+use backend::prepared_statements::{SettingsAt, Statement as Prepared, kept_at_server, set_at_server, types};
 use backend::request::{Kind as Asks, Request};
-use backend::request_text::Words;
+use backend::request_text::{Words, parameter};
 use backend::standby::may_be_bound;
 use cluster::scheduled::{Work, reading, reading_everything, touching_everything, writing};
 use cluster::understanding::Statement as Looked;
@@ -391,7 +389,7 @@ impl Session {
     async fn meanings_of(&mut self, parsed: &BTreeMap<&[u8], Rc<Prepared>>) {
         for (name, prepared) in parsed.iter().filter(|(name, _)| !name.is_empty()) {
             let Some(words) = self.words_of(&prepared.text) else { continue };
-            let template = self.tree_of(&words, &types(prepared), MEANING_LIMIT).await;
+            let template = self.tree_of(&words, &types(&prepared.types), MEANING_LIMIT).await;
             let meaning = template.and_then(|template| template.validity.meaning);
             self.current.meant.meanings.extend(meaning.map(|meaning| ((*name).into(), meaning)));
         }
@@ -441,7 +439,7 @@ impl Session {
         }
         let parameters: Vec<Parameter<'_>> = bind.parameters().map(parameter).collect();
         let declares = self.declared_in(&words)?;
-        let mut used = self.use_of_tree(&words, &types(prepared), &parameters).await?;
+        let mut used = self.use_of_tree(&words, &types(&prepared.types), &parameters).await?;
         used.declares = declares;
         let meaning = self.current.meant.meaning.take();
         if is_new {
@@ -525,7 +523,7 @@ impl Session {
         self.current.meant.meaning = template.validity.meaning;
         self.current.template = Some(template.clone());
         if template.dirties && set_by_function(&words.shape, &words.text, parameters) {
-            return Err(No::Refused("own_setting", consort_settings::set_at_server()));
+            return Err(No::Refused("own_setting", set_at_server()));
         }
         let tree = Statement { range: 0..0, what: What::Tree };
         let (does, locks) = self.judged(&template, &values, words)?;
@@ -624,7 +622,7 @@ impl Session {
             Utility::RollbackTo(_) => (Does::GoesBack, None),
             Utility::Truncate { .. } => (Does::Makes, Some(touching_everything())),
             Utility::Ddl { keeps_own: true, .. } => {
-                return Err(No::Refused("own_setting", consort_settings::kept_at_server()));
+                return Err(No::Refused("own_setting", kept_at_server()));
             }
             Utility::Ddl { everywhere: true, .. } => {
                 return Err(refused(
