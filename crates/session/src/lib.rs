@@ -289,17 +289,7 @@ impl Session {
         self.ask_before_a_block(&todo).await?;
         let under = self.parses_under(&todo);
         self.line.statements.parses_under(under, std::mem::take(&mut self.current.meant.meanings));
-        match todo {
-            Todo::Quiet => self.quiet(Reason::Stay("nothing")).await,
-            Todo::Own(statements) => self.answer_own(request, &statements).await,
-            Todo::Refuse(problem) if self.line.primary.status == Status::InBlock => {
-                self.fail_block(Some(problem)).await;
-            }
-            Todo::Refuse(problem) => self.refuse(request, &problem),
-            Todo::One(plan) => self.one(plan).await?,
-            Todo::Utility(statements) => self.utility_or_prepare(statements).await,
-            Todo::Several(several) => self.several(several).await,
-        }
+        run(self, request, todo).await?;
         if let Some(ended) = self.ended.take() {
             return Err(ended);
         }
@@ -683,6 +673,22 @@ impl Session {
         }
         false
     }
+}
+
+/// Runs what is understood of the request.
+async fn run(session: &mut Session, request: Request, todo: Todo) -> Result<(), Ended> {
+    match todo {
+        Todo::Quiet => session.quiet(Reason::Stay("nothing")).await,
+        Todo::Own(statements) => session.answer_own(request, &statements).await,
+        Todo::Refuse(problem) if session.line.primary.status == Status::InBlock => {
+            session.fail_block(Some(problem)).await;
+        }
+        Todo::Refuse(problem) => session.refuse(request, &problem),
+        Todo::One(plan) => session.one(plan).await?,
+        Todo::Utility(statements) => session.utility_or_prepare(statements).await,
+        Todo::Several(several) => session.several(several).await,
+    }
+    Ok(())
 }
 
 /// True if this request is sent to the primary and needs the block's locks: all but a read that may defer

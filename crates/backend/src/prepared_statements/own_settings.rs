@@ -38,7 +38,7 @@ fn shown(text: &[u8]) -> Option<String> {
     let start = text.trim_ascii_start();
     let is_show = start.get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"show"));
     let is_commented = [&b"/*"[..], b"--"].iter().any(|mark| start.starts_with(mark));
-    if !is_show && !(is_commented && names(text, b"show")) || !names(text, b"consort") {
+    if !(is_show || is_commented && names(text, b"show")) || !names(text, b"consort") {
         return None;
     }
     let statements = split(std::str::from_utf8(text).ok()?, Strings::default());

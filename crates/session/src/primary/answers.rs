@@ -82,17 +82,7 @@ impl Standing<'_> {
                 self.seen.completed += 1;
                 self.answer_came();
             }
-            back::COPY_IN => {
-                *self.copying = true;
-                // The COPY swallows the Sync that came with the Execute; the client sends another one after
-                // the COPY.
-                if let (Some(Expect::Answer), Some(Expect::Synced)) =
-                    (self.expects.front(), self.expects.get(1))
-                {
-                    self.expects.remove(1);
-                    *self.open = true;
-                }
-            }
+            back::COPY_IN => self.copy_begins(),
             back::ERROR => {
                 self.complains(&Complaint::read(frame), side.statements);
                 return Ok(self.instead.is_none());
@@ -117,6 +107,15 @@ impl Standing<'_> {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// The COPY swallows the Sync that came with the Execute; the client sends another one after the COPY.
+    fn copy_begins(&mut self) {
+        *self.copying = true;
+        if let (Some(Expect::Answer), Some(Expect::Synced)) = (self.expects.front(), self.expects.get(1)) {
+            self.expects.remove(1);
+            *self.open = true;
+        }
     }
 
     /// True if the next answer is to Consort's own Describe.
