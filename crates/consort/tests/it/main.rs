@@ -15,7 +15,6 @@ mod declared;
 mod demo;
 mod diverged;
 mod entering;
-mod extensions;
 mod fail_over;
 mod faults_consort;
 mod faults_fed;
