@@ -16,13 +16,17 @@ down() { "$consort" down --dir "$home/nodes" >/dev/null; }
 file=$home/nodes/consort.toml
 server() { sed -n "/^\[\[node\]\]/,\$s/^$1 = \"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" "$file" | head -1; }
 # The time of backends that have ended, in clock ticks, as the postmaster knows it.
-ended() { awk '{ print $16 + $17 }' "/proc/$(head -1 "$home/nodes/node1/data/postmaster.pid")/stat"; }
+postmaster() { head -1 "$home/nodes/node1/data/postmaster.pid"; }
+ended() { awk '{ print $16 + $17 }' "/proc/$(postmaster)/stat"; }
 # transactions OPTIONS SCRIPT: microseconds of the server for each
 transactions() {
-    local before
+    local before clients
+    clients=$(pgrep -cP "$(postmaster)")
     echo "$2" >"$home/script"
     before=$(ended)
     PGOPTIONS=$1 pgbench -n -M prepared -c 1 -t "$count" -f "$home/script" postgres >"$home/log" 2>&1 || { cat "$home/log"; exit 1; }
+    # The backend ends after its client.
+    timeout 10 sh -c "while [ \"\$(pgrep -cP $(postmaster))\" -gt $clients ]; do :; done"
     echo $((($(ended) - before) * 1000000 / $(getconf CLK_TCK) / count))
 }
 
