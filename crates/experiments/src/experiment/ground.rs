@@ -39,7 +39,7 @@ const PLAIN: &str = "plain";
 /// The database of what runs through it.
 pub(super) const SERVED: &str = "postgres";
 
-/// The servers' `shared_buffers`, unless a setup has others: the data of every experiment fit into it.
+/// The servers' `shared_buffers`, unless a setup has others: the data of every experiment fit into it, but for vectors.
 const BUFFERS: &str = "64MB";
 
 /// Further server settings: little memory each, and a server log that does not grow. Autovacuum would begin

@@ -51,7 +51,7 @@ use table::Experiment;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Experiments to run, or `all`; default: list the experiments
+    /// Experiments to run, or `all` that need no extension; default: list the experiments
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Short trial: run a part once, for seconds, and check no claim
@@ -168,7 +168,11 @@ fn chosen(all: &[Experiment], options: &Options) -> Result<Vec<Experiment>, Fail
     let mut chosen = Vec::new();
     for name in options.names.iter().filter(|name| !key_value::is_one(name)) {
         let before = chosen.len();
-        chosen.extend(all.iter().filter(|experiment| name == "all" || *name == experiment.name).cloned());
+        let is_meant = |experiment: &&Experiment| match name.as_str() {
+            "all" => !experiment.needs_extension(),
+            name => name == experiment.name,
+        };
+        chosen.extend(all.iter().filter(is_meant).cloned());
         if chosen.len() == before {
             return Err(Failure::new(format!("experiment {name} does not exist; experiments: {}", names())));
         }

@@ -306,6 +306,13 @@ impl Experiment {
         self.warm_up().saturating_sub(SETTLING)
     }
 
+    /// Whether its servers need an extension that is not PostgreSQL's own.
+    pub(super) fn needs_extension(&self) -> bool {
+        let is_extension =
+            |load: &Load| matches!(load.command("postgres://nowhere/"), Ok(workloads::Command::Extensions(_)));
+        self.load.iter().any(is_extension)
+    }
+
     /// Servers of its kind that are needed besides the primary.
     pub(super) fn most_replicas(&self) -> usize {
         let others = self.setup.iter().filter(|setup| !setup.is_memory_tier());
@@ -515,6 +522,14 @@ mod tests {
         let part = strong.only(&names(&["consort-4"]), &[]).unwrap();
         assert_eq!((part.setup.len(), part.load.len(), part.claim.len()), (1, strong.load.len(), 0));
         assert!(strong.only(&[], &names(&["TPC-X"])).unwrap_err().contains("TPC-W browsing"));
+    }
+
+    #[test]
+    fn extensions_are_needed_by_their_loads_alone() {
+        let all = all().unwrap();
+        let needs = all.iter().filter(|experiment| experiment.needs_extension());
+        let names: Vec<&str> = needs.map(|experiment| experiment.name.as_str()).collect();
+        assert_eq!(names, ["extensions-postgis", "extensions-pgvector"]);
     }
 
     #[test]
