@@ -1,6 +1,6 @@
 //! `consort bench extensions`: nearest-neighbour reads with the functions, types and indexes of PostGIS or pgvector.
 //!
-//! The server makes the rows itself, from a fixed seed: points in a field of ten by ten degrees, or vectors of 384
+//! The server makes the rows itself, from a fixed seed: points in a square of 400 km, or vectors of 384
 //! dimensions. Half of the reads ask for the nearest rows alone, the other half for more about them.
 
 use crate::workload;
@@ -10,7 +10,8 @@ use clap::{Args, ValueEnum};
 use load_clients::progress::Progress;
 use load_clients::session::{Session, Trouble};
 use load_clients::stop::Stop;
-use load_clients::value::{Decimal, Value};
+use load_clients::value::Value;
+use std::ops::RangeInclusive;
 use tokio_postgres::error::SqlState;
 
 /// Arguments of `extensions`.
@@ -39,7 +40,7 @@ Examples:
 /// Extension of the rows and queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Extension {
-    /// Points on the earth with a GiST index: `ST_DWithin`, and the nearest five
+    /// Points with a GiST index: `ST_DWithin`, and the nearest five
     Postgis,
     /// Vectors of 384 dimensions with an HNSW index: the nearest five, and the nearest twenty with their similarity
     Pgvector,
@@ -65,19 +66,20 @@ static PLACES: Queries = Queries {
     extension: "postgis",
     source: "scripts/prerequisites.sh extensions installs it for PostgreSQL 15",
     table: "extensions_place",
-    columns: "id bigint PRIMARY KEY, price int NOT NULL, place geography(Point, 4326) NOT NULL",
-    row: "id, 100 * random(), ST_SetSRID(ST_MakePoint(5 + 10 * random(), 45 + 10 * random()), 4326)::geography",
+    columns: "id bigint PRIMARY KEY, price int NOT NULL, place geometry(Point, 25832) NOT NULL",
+    row: "id, 100 * random(), \
+          ST_SetSRID(ST_MakePoint(300000 + 400000 * random(), 5200000 + 400000 * random()), 25832)",
     index: "CREATE INDEX ON extensions_place USING gist (place)",
-    names: ["within 30 km", "nearest five"],
+    names: ["within 20 km", "nearest five"],
     queries: [
         (
             "SELECT count(*), sum(price) FROM extensions_place \
-             WHERE ST_DWithin(place, ST_SetSRID(ST_MakePoint($1, $2), 4326)::geography, 30000)",
+             WHERE ST_DWithin(place, ST_SetSRID(ST_MakePoint($1, $2), 25832), 20000)",
             1,
         ),
         (
             "SELECT id, price FROM extensions_place \
-             ORDER BY place <-> ST_SetSRID(ST_MakePoint($1, $2), 4326)::geography LIMIT 5",
+             ORDER BY place <-> ST_SetSRID(ST_MakePoint($1, $2), 25832) LIMIT 5",
             5,
         ),
     ],
@@ -191,11 +193,10 @@ impl Workload for Reads {
     }
 
     fn plan(&self, chance: &mut fastrand::Rng) -> Work {
-        let mut degrees =
-            |from: i64| Value::from(Decimal::ten_thousandths(chance.i64(from * 10_000..(from + 10) * 10_000)));
+        let mut number = |range: RangeInclusive<i64>| Value::from(chance.i64(range));
         let values = match self.extension {
-            Extension::Postgis => vec![degrees(5), degrees(45)],
-            Extension::Pgvector => vec![Value::from(chance.i64(1..=self.rows))],
+            Extension::Postgis => vec![number(300_000..=700_000), number(5_200_000..=5_600_000)],
+            Extension::Pgvector => vec![number(1..=self.rows)],
         };
         Work { kind: chance.usize(0..2), values }
     }
