@@ -125,8 +125,9 @@ impl Extension {
                 if unavailable.contains(&state) && message.contains("extension") =>
             {
                 let source = self.queries().source;
-                let message =
-                    format!("{message}; HINT: {source}; CONSORT_POSTGRES_BIN names the servers' program folder");
+                let message = format!(
+                    "{message}; HINT: {source}; CONSORT_POSTGRES_BIN names the servers' program folder"
+                );
                 Trouble::Refused { state, message }
             }
             trouble => trouble,

@@ -308,8 +308,9 @@ impl Experiment {
 
     /// Whether its servers need an extension that is not PostgreSQL's own.
     pub(super) fn needs_extension(&self) -> bool {
-        let is_extension =
-            |load: &Load| matches!(load.command("postgres://nowhere/"), Ok(workloads::Command::Extensions(_)));
+        let is_extension = |load: &Load| {
+            matches!(load.command("postgres://nowhere/"), Ok(workloads::Command::Extensions(_)))
+        };
         self.load.iter().any(is_extension)
     }
 
