@@ -60,7 +60,7 @@ pub(super) const TIER_READ_VERSIONS: Key = global(
     "tier_read_versions",
     "0",
     "Different versions at one node of the [in-memory tier](memory-tier.md#metrics-and-console) up to which \
-     reads are placed by their version. 0: by load alone. The paper has 3, for nodes with a single version of each page.",
+     reads are placed by their version. 0: by load alone. The paper's value is 3.",
     |config, value| put(&mut config.peers.read_versions, number(value, 0, 1_000)),
 );
 
