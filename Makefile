@@ -19,6 +19,7 @@ test: export RUST_TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell expr 2 \* $$
 test: check ## all tests: laws of the code, decisions, simulated clusters, real servers (25 to 40 minutes on two cores, the build included)
 	@scripts/prerequisites.sh rust build server pgbouncer redis fonts extension majors
 	$(CARGO) test --workspace --locked --exclude tidy
+	CARGO="$(CARGO)" scripts/test_majors.sh
 
 check: ## formatting, lints, documentation, laws of the code, licences of the dependencies
 	@scripts/prerequisites.sh rust build
