@@ -1,6 +1,8 @@
 //! `consort check`: checks the configuration and the servers, and lists each missing requirement with the
 //! line that fixes it.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use config::{AuthType, Server};
 use postgres::address::{Address, Control};
@@ -190,7 +192,8 @@ async fn library_findings(found: &Found, standby: &Server, database: &str) -> Re
     let differing = facts::differing_libraries(&libraries(&here).await?, &libraries(&there).await?);
     let finding = |why: String| Finding {
         what: format!("in {database}, {why}: reads with this extension stay at the primary"),
-        mend: "install the same package at both servers, and restart them".to_owned(),
+        mend: "install the same package and set the same parameters at both servers, and restart them"
+            .to_owned(),
         fatal: false,
     };
     Ok(differing.into_values().map(finding).collect())
@@ -220,12 +223,35 @@ async fn replica_findings(found: &Found, replica: &Server) -> Result<Vec<Finding
     let differences = fed_differences(&facts(&primary).await?, &facts(&replica).await?);
     let mend = "create a server with initdb, with the primary's major version and locale";
     let mut findings: Vec<Finding> = differences.into_iter().map(|what| missing(what, mend)).collect();
+    let available = facts::available_extensions(&replica).await?;
+    for database in followed(found, &primary).await?.there {
+        findings.extend(extension_findings(found, &available, &database).await?);
+    }
     let major = version::of_server(&primary).await?.number;
     if let Err(error) = Programs::find_major(major) {
         let mend = "install PostgreSQL's client programs (pg_dump, pg_restore) where Consort runs";
         findings.push(missing(error.to_string(), mend));
     }
     Ok(findings)
+}
+
+/// A finding for each extension of the database that a copy would have in another version, or that the replica lacks.
+async fn extension_findings(
+    found: &Found,
+    available: &BTreeMap<String, String>,
+    database: &str,
+) -> Result<Vec<Finding>, Failure> {
+    let Ok(here) = Control::connect(&found.address(&found.config.primary, database)?).await else {
+        return Ok(Vec::new());
+    };
+    let differing = facts::differing_extensions(&facts::extensions(&here).await?, available);
+    let finding = |why: String| Finding {
+        what: format!("in {database}, {why}: no copy can be made"),
+        mend: "install the same package at both servers, and ALTER EXTENSION .. UPDATE at the primary"
+            .to_owned(),
+        fatal: false,
+    };
+    Ok(differing.into_iter().map(finding).collect())
 }
 
 fn missing(what: String, mend: &str) -> Finding {

@@ -83,15 +83,52 @@ const LIBRARIES: &str = "\
 /// # Errors
 /// As every query.
 pub async fn libraries(control: &Control) -> Result<BTreeMap<String, String>, Error> {
-    let rows = match control.rows(LIBRARIES).await {
-        Err(error) if error.is("42501") => return Ok(BTreeMap::new()),
-        rows => rows?,
-    };
+    match pairs(control, LIBRARIES).await {
+        Err(error) if error.is("42501") => Ok(BTreeMap::new()),
+        all => all,
+    }
+}
+
+/// Versions of the extensions of the connection's database, by name.
+///
+/// # Errors
+/// As every query.
+pub async fn extensions(control: &Control) -> Result<BTreeMap<String, String>, Error> {
+    pairs(control, "SELECT extname, extversion FROM pg_extension").await
+}
+
+/// Versions that CREATE EXTENSION makes at the server, by the extension's name.
+///
+/// # Errors
+/// As every query.
+pub async fn available_extensions(control: &Control) -> Result<BTreeMap<String, String>, Error> {
+    pairs(control, "SELECT name, default_version FROM pg_available_extensions").await
+}
+
+/// Rows of two columns, by the first.
+async fn pairs(control: &Control, query: &str) -> Result<BTreeMap<String, String>, Error> {
     let one = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
-        Ok([Some(name), digest]) => Some((name, digest.unwrap_or_default())),
+        Ok([Some(name), value]) => Some((name, value.unwrap_or_default())),
         _ => None,
     };
-    Ok(rows.into_iter().filter_map(one).collect())
+    Ok(control.rows(query).await?.into_iter().filter_map(one).collect())
+}
+
+/// Extensions of the primary's database whose version at a logical replica is another one, a sentence each.
+pub fn differing_extensions(
+    primary: &BTreeMap<String, String>,
+    replica: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let differs = |(name, version): (&String, &String)| match replica.get(name) {
+        Some(other) if other == version => None,
+        Some(other) => {
+            Some(format!("extension {name} is version {version} at the primary, {other} at the replica"))
+        }
+        None => Some(format!(
+            "extension {name} is version {version} at the primary, not available at the replica"
+        )),
+    };
+    primary.iter().filter_map(differs).collect()
 }
 
 /// Extensions with another file at a standby than at the primary, and the file, a sentence each.
@@ -305,6 +342,23 @@ mod tests {
             ..other
         };
         assert!(differences_of_copy(&primary, &behind, "shop").is_empty(), "what has not been given comes");
+    }
+
+    #[test]
+    fn version_of_extension_is_the_primarys() {
+        let versions = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect()
+        };
+        let primary = versions(&[("citext", "1.6"), ("hstore", "1.7"), ("plpgsql", "1.0")]);
+        let replica = versions(&[("hstore", "1.8"), ("isn", "1.2"), ("plpgsql", "1.0")]);
+        assert_eq!(
+            differing_extensions(&primary, &replica),
+            [
+                "extension citext is version 1.6 at the primary, not available at the replica",
+                "extension hstore is version 1.7 at the primary, 1.8 at the replica",
+            ]
+        );
+        assert!(differing_extensions(&primary, &primary).is_empty());
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod declared;
 mod demo;
 mod diverged;
 mod entering;
+mod extensions;
 mod fail_over;
 mod faults_consort;
 mod faults_fed;

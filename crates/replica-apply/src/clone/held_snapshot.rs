@@ -5,6 +5,7 @@ use super::table_selection::Chosen;
 use history::{Lsn, Shown, Snapshot};
 use postgres::Error;
 use postgres::address::{Address, Control};
+use postgres::facts;
 use postgres::sql::quoted;
 use tokio_postgres::types::PgLsn;
 
@@ -72,6 +73,14 @@ impl Held {
     /// Objects of the snapshot that are copied in another way.
     pub(super) fn apart(&self) -> &Apart {
         &self.apart
+    }
+
+    /// Returns an error unless the copy has the extensions of the snapshot: `pg_restore` creates the versions of the replica's
+    /// packages.
+    pub(super) async fn demand_extensions(&self, there: &Control) -> Result<(), Error> {
+        let (wanted, made) = (facts::extensions(&self.control).await?, facts::extensions(there).await?);
+        let differences = facts::differing_extensions(&wanted, &made);
+        if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
     }
 
     /// The visible state of the snapshot, once all that it sees is flushed; the snapshot ends here.

@@ -160,6 +160,7 @@ pub async fn clone(
     there.batch_execute(&apply::install()).await?;
     apart.note(&there).await?;
     tools.restore(&definitions, "pre-data").await?;
+    held.demand_extensions(&there).await?;
     apart.note_tables(&there).await?;
     there.batch_execute(TAME).await?;
     let looking = Looking::begin(primary, replica, tell).await?;
