@@ -2,6 +2,7 @@
 
 mod chbench;
 mod checker;
+mod extensions;
 mod fixture;
 mod histories;
 mod overhead;
