@@ -55,6 +55,9 @@ const COPY_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum pause before the next copy after failed ones: each costs as much as the database is large.
 const LONGEST_REST: Duration = Duration::from_secs(600);
 
+/// Maximum ratio of that pause to the time that the last copy took, if it was completed.
+const REST: u32 = 10;
+
 /// Feed duration after which a copy counts as successful.
 const WELL_FED: Duration = Duration::from_secs(60);
 
@@ -282,8 +285,8 @@ struct Feeding<'a> {
     primary: Address,
     replica: Address,
     setup: Rc<StandbySetup>,
-    /// True if a copy was begun.
-    copies: Cell<bool>,
+    /// Start of the copy, if one was begun.
+    copies_since: Cell<Option<Instant>>,
     /// Start of the current feed.
     fed_since: Cell<Option<Instant>>,
 }
@@ -301,7 +304,7 @@ impl<'a> Feeding<'a> {
             primary,
             replica,
             setup,
-            copies: Cell::default(),
+            copies_since: Cell::default(),
             fed_since: Cell::default(),
         }
     }
@@ -313,7 +316,7 @@ impl<'a> Feeding<'a> {
 
     /// Returns true if a copy was begun and not completed.
     fn was_copying(&self) -> bool {
-        self.copies.get() && self.fed_since.get().is_none()
+        self.copies_since.get().is_some() && self.fed_since.get().is_none()
     }
 
     /// Notes that the existing copy cannot be fed any more. Returns the pause before the next copy.
@@ -333,7 +336,9 @@ impl<'a> Feeding<'a> {
             return RECONNECT_AFTER;
         }
         let copies = feeds.copied_in_vain(of, id, why.clone());
-        let rest = rest_behind(copies);
+        let began = self.copies_since.get();
+        let took = self.fed_since.get().zip(began).map(|(fed_since, began)| fed_since - began);
+        let rest = rest_behind(copies, took);
         let said = match copies {
             1 => why,
             _ => format!("{why}; {copies} copies failed, the next one begins in {rest:?}"),
@@ -411,7 +416,7 @@ impl<'a> Feeding<'a> {
     async fn copy(&self) -> Result<(), Stop> {
         let (cluster, name) = (self.cluster, self.cluster.standby(self.id).name.clone());
         cluster.feeds().copy_begins(self.of, self.id);
-        self.copies.set(true);
+        self.copies_since.set(Some(Instant::now()));
         log_commands(cluster, self.database).await?;
         let kept = Kept::begin(self);
         // pg_dump refuses a server that is newer, and its dump of an older one may say less.
@@ -575,9 +580,13 @@ fn refresh_limit(cluster: &Cluster) -> Duration {
     cluster.setup().replica_wait_timeout / 2
 }
 
-/// Pause before the next copy after this many failed copies.
-fn rest_behind(copies: u32) -> Duration {
-    RECONNECT_AFTER.saturating_mul(2_u32.saturating_pow(copies.saturating_sub(1))).min(LONGEST_REST)
+/// Pause before the next copy after this many failed copies. `took`: duration of the last one, if it was completed and became
+/// useless soon. A small database is copied again soon, however often DDL asks for it.
+fn rest_behind(copies: u32, took: Option<Duration>) -> Duration {
+    let rest = RECONNECT_AFTER.saturating_mul(2_u32.saturating_pow(copies.saturating_sub(1)));
+    let bound =
+        took.map_or(LONGEST_REST, |took| took.saturating_mul(REST).clamp(RECONNECT_AFTER, LONGEST_REST));
+    rest.min(bound)
 }
 
 /// Commits kept for a copy in progress. An interrupted copy leaves neither rows here nor WAL at the primary.
@@ -800,8 +809,15 @@ mod tests {
 
     #[test]
     fn copies_that_come_to_nothing_are_made_less_and_less_often() {
-        let rests: Vec<_> = (1..40).map(rest_behind).collect();
+        let rests: Vec<_> = (1..40).map(|copies| rest_behind(copies, None)).collect();
         assert_eq!(rests[..3], [RECONNECT_AFTER, 2 * RECONNECT_AFTER, 4 * RECONNECT_AFTER]);
         assert!(rests.is_sorted() && rests.ends_with(&[LONGEST_REST]));
+    }
+
+    #[test]
+    fn the_rest_is_bounded_by_the_time_of_a_completed_copy() {
+        let rest = |seconds| rest_behind(12, Some(Duration::from_secs_f64(seconds)));
+        assert_eq!([rest(0.0), rest(2.0)], [RECONNECT_AFTER, Duration::from_secs(20)]);
+        assert_eq!(rest(3600.0), rest_behind(12, None));
     }
 }

@@ -34,7 +34,7 @@ impl Feeding<'_> {
     pub(super) async fn take_over(&self, left: Lsn) -> Result<(), Stop> {
         let (cluster, of, id) = (self.cluster, self.of, self.id);
         cluster.feeds().set_stage(of, id, Stage::Copying(None));
-        self.copies.set(true);
+        self.copies_since.set(Some(tokio::time::Instant::now()));
         tokio::select! {
             taken = backup::take(&self.primary, (&self.replica, self.chosen()), left) => taken.map(drop)?,
             () = self.away_for_long() => {

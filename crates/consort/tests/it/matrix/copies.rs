@@ -4,7 +4,7 @@
 use local_cluster::Node;
 use testkit::Scratch;
 
-use crate::fixture::eventually;
+use crate::fixture::LIMIT;
 use crate::load::{Client, Console, Feed};
 
 /// Causes of copies of a logical replica: a statement, or none if the cause has no number, and the reported
@@ -76,24 +76,38 @@ impl Copies {
         self.mark += 1;
         let mark = self.mark.to_string();
         client.rows(&format!("COMMENT ON SCHEMA public IS '{mark}'")).expect("a mark");
-        eventually("a replica that shows the mark", || {
-            self.look(console).state == "serving"
-                && replica.query("postgres", MARK).is_ok_and(|rows| rows[0][0].as_ref() == Some(&mark))
+        self.wait_until("serves and shows the mark", console, |feed| {
+            let shown =
+                || replica.query("postgres", MARK).is_ok_and(|rows| rows[0][0].as_ref() == Some(&mark));
+            feed.state == "serving" && shown()
         });
         self.wait_until_fed(console);
     }
 
     /// Waits until the replica shows all that Consort has decoded, and serves.
     pub(super) fn wait_until_fed(&mut self, console: &mut Console) {
-        eventually("a replica that is fed", || {
-            let feed = self.look(console);
+        self.wait_until("is fed", console, |feed| {
             feed.state == "serving" && feed.version == feed.newest_version
         });
     }
 
     /// Waits until the replica executes statements itself.
     pub(super) fn wait_until_executing(&mut self, console: &mut Console) {
-        eventually("a replica that executes", || self.look(console).state == "executing");
+        self.wait_until("executes", console, |feed| feed.state == "executing");
+    }
+
+    /// Waits until the replica's feed is so. Otherwise says what the feed and the last statements were.
+    fn wait_until(&mut self, event: &str, console: &mut Console, so: impl Fn(&Feed) -> bool) {
+        let mut last = Feed::default();
+        let in_time = local_cluster::wait_until(LIMIT, || {
+            last = self.look(console);
+            so(&last)
+        });
+        let newest = &self.ran[self.ran.len().saturating_sub(3)..];
+        assert!(
+            in_time,
+            "no replica that {event} within {LIMIT:?}: {last:?}; the last statements: {newest:?}"
+        );
     }
 
     /// Copies without a known reason.
