@@ -1,9 +1,10 @@
 //! One database that clients use: its identity, its catalog, and the state of its read offload.
 
 use super::{Cluster, Names, Place};
+use crate::extension_tables::ExtensionTables;
 use crate::scheduled::Scheduled;
 use counters::Traffic;
-use history::{DatabaseId, Footprint, RelationId, Xid};
+use history::{DatabaseId, Footprint, Xid};
 use postgres::Error;
 use postgres::catalogs::Loaded;
 use replica_apply::sequences::Sequences;
@@ -79,10 +80,8 @@ pub struct Asked {
 struct NextCatalog {
     /// DDL transactions that it must see.
     owed: Vec<Xid>,
-    /// Tables that functions of extensions read, by the last catalog.
-    tables: BTreeSet<RelationId>,
-    /// Tables among them that were written: backends go on with rows that they read before.
-    written: BTreeSet<RelationId>,
+    /// Tables that functions of extensions read.
+    tables: ExtensionTables,
     /// Extensions whose libraries are the same at all nodes, with their versions.
     agreed: BTreeMap<String, String>,
     /// Differences between the nodes' files of extensions, a sentence each.
@@ -365,24 +364,15 @@ impl Database {
         self.reload.notify_one();
     }
 
-    /// Notes a commit that wrote these relations. A table of an extension that backends keep in memory may be among them: the
-    /// present catalog is void then.
+    /// Notes a commit that wrote these relations. Returns true if a table of an extension is among them that backends keep rows
+    /// of: the present catalog is void then.
     pub(crate) fn extension_table_written(&self, wrote: &Footprint, xid: Xid) -> bool {
-        let mut next = self.next.borrow_mut();
-        let NextCatalog { tables, written, .. } = &mut *next;
-        let before = written.len();
-        match wrote.tables() {
-            Some(wrote) => {
-                written.extend(wrote.map(|(table, _)| table).filter(|table| tables.contains(table)))
-            }
-            None => written.extend(tables.iter().copied()),
+        let in_force = self.catalog.borrow().is_some();
+        let is_void = self.next.borrow_mut().tables.wrote(wrote, xid, in_force);
+        if is_void {
+            self.catalog_changed(Some(xid));
         }
-        if written.len() == before {
-            return false;
-        }
-        drop(next);
-        self.catalog_changed(Some(xid));
-        true
+        is_void
     }
 
     /// Sets the extensions whose libraries are the same at all nodes, these standbys, and the differences of the others. Returns
@@ -411,9 +401,9 @@ impl Database {
 
     /// Takes the classes of functions back whose extensions may differ between nodes, or whose tables were written, in a new
     /// catalog.
-    pub(crate) fn distrust(&self, catalog: &mut Catalog) {
+    fn distrust(&self, catalog: &mut Catalog) {
         let mut next = self.next.borrow_mut();
-        next.tables.extend(&catalog.extension_tables);
+        let written = next.tables.distrusted(catalog);
         let others: Vec<String> = catalog
             .extensions()
             .iter()
@@ -424,7 +414,7 @@ impl Database {
             .map(|(name, _)| (*name).to_owned())
             .collect();
         others.iter().for_each(|extension| catalog.distrust_extension(extension));
-        catalog.distrust_tables(&next.written);
+        catalog.distrust_tables(&written);
     }
 
     /// The transactions that a catalog must see to be valid.
@@ -434,10 +424,11 @@ impl Database {
 
     /// Sets a catalog that was read under `version`. Returns `false`, without effect, if it has changed
     /// since.
-    pub(crate) fn set_catalog(&self, version: u64, loaded: Loaded) -> bool {
+    pub(crate) fn set_catalog(&self, version: u64, mut loaded: Loaded) -> bool {
         if self.version.get() != version {
             return false;
         }
+        self.distrust(&mut loaded.catalog);
         self.next.borrow_mut().owed.clear();
         *self.catalog_trouble.borrow_mut() = None;
         *self.catalog.borrow_mut() = Some(Rc::new(loaded));

@@ -10,6 +10,7 @@ pub mod barrier;
 pub mod commit_tokens;
 mod configuration_reloads;
 mod database;
+mod extension_tables;
 pub mod follow;
 mod joining_replicas;
 mod leadership;

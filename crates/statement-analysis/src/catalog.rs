@@ -53,6 +53,8 @@ pub struct Catalog {
     pub members: BTreeMap<u32, Member>,
     /// Tables that functions of extensions read by their reviewed tables.
     pub extension_tables: BTreeSet<RelationId>,
+    /// Transactions that created the tables of extensions, by the lower half of their numbers.
+    pub extension_table_creators: BTreeMap<RelationId, u32>,
     /// True if a function whose class is not known may set what no probe of the session shows.
     pub may_hide_state: bool,
     /// Names of operators that belong to no extension.

@@ -230,13 +230,14 @@ fn take_in(cluster: &Cluster, database: &Database, decoded: Decoded) {
                 cluster.scheduler().lock_marks.mark(of, &locked_out);
             }
             let touched = if ddl { &beyond_ddl } else { &commit.wrote };
-            if database.extension_table_written(touched, xid) && !ddl {
+            // Reads that run now may use rows that their connection has kept from before.
+            let is_kept = database.extension_table_written(touched, xid);
+            let decoded = if ddl || is_kept {
                 cluster.understanding().forget(commit.database);
-            }
-            let decoded = if ddl {
-                cluster.understanding().forget(commit.database);
-                database.catalog_changed(Some(xid));
-                database.names().changed(Some(xid));
+                if ddl {
+                    database.catalog_changed(Some(xid));
+                    database.names().changed(Some(xid));
+                }
                 cluster.scheduler().ddl(commit)
             } else {
                 cluster.scheduler().decoded(commit)
@@ -400,7 +401,6 @@ pub(super) async fn read_catalogs(cluster: Cluster, database: Rc<Database>, mut 
                     loaded.catalog.publish_all();
                 }
                 let wrong = loaded.catalog.declare(&cluster.procedures(), &cluster.setup().harmless);
-                database.distrust(&mut loaded.catalog);
                 for why in wrong.iter().filter(|why| !passed_over.contains(*why)) {
                     tracing::warn!(database = database.name(), wrong = why, "ignoring a declaration");
                 }

@@ -1,10 +1,12 @@
 //! Queries that use extensions: answered as the primary does, most of them by a standby, the others for a reason of their own.
 
-use crate::session::{query, until_it_leaves};
+use crate::session::{answer, query, until_it_leaves};
 use crate::stage::{LIMIT, Open, Raw, apart, until};
 use cluster::shadow::Report;
+use local_cluster::{Node, Options};
 use scheduler::Writers;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 use testkit::Scratch;
@@ -35,6 +37,12 @@ const CONTRIB: [&str; 22] = [
     "uuid-ossp",
 ];
 
+const WORDS: &str = "CREATE EXTENSION pg_trgm; CREATE EXTENSION fuzzystrmatch; \
+    CREATE TABLE words (id int PRIMARY KEY, word text); INSERT INTO words VALUES (1, 'word'), (2, 'wort'), (3, 'ward')";
+
+/// The parameter `pg_trgm.similarity_threshold` decides which words it finds.
+const SIMILAR: &str = "SELECT id FROM words WHERE word % 'word' ORDER BY id";
+
 /// Executions of a query after the first one that left.
 const TIMES: u64 = 10;
 
@@ -61,21 +69,24 @@ fn database(servers: &Scratch, extension: &str) -> (String, Vec<(String, String)
     (name, queries)
 }
 
-/// Compares the queries of each extension with the primary itself.
+/// Compares the queries of each extension with the primary itself; shadow mode compares each answer of a standby, too.
 fn queries_are_as_direct(extensions: &[&str]) {
-    let servers = apart();
-    let databases: Vec<_> = extensions.iter().map(|extension| database(&servers, extension)).collect();
+    queries_are_as_direct_at(&apart(), extensions);
+}
+
+fn queries_are_as_direct_at(servers: &Scratch, extensions: &[&str]) {
+    let databases: Vec<_> = extensions.iter().map(|extension| database(servers, extension)).collect();
     servers.catch_up(LIMIT);
     let report =
         std::env::temp_dir().join(format!("consort-extensions-{}-{}", std::process::id(), extensions[0]));
     let path = report.clone();
-    let open = Open::before(&servers, Writers::Anywhere, move |setup| {
+    let open = Open::before(servers, Writers::Anywhere, move |setup| {
         setup.proof_timeout = Duration::from_secs(2);
         setup.held_answer_bytes = usize::MAX;
         setup.shadow = Some(Rc::new(Report::new(&path).unwrap()));
     });
     for (name, queries) in databases {
-        let (mut raw, mut direct) = (Raw::ready(&open, &name), Raw::past(&servers, &name));
+        let (mut raw, mut direct) = (Raw::ready(&open, &name), Raw::past(servers, &name));
         for (expected, text) in queries {
             println!("{name}: {expected}: {text}");
             let wanted = query(&mut direct, &text);
@@ -129,23 +140,21 @@ fn more_contrib_queries_are_as_direct() {
 #[test]
 fn threshold_of_session_is_kept() {
     let servers = apart();
-    servers.query("CREATE EXTENSION pg_trgm; CREATE TABLE words (id int PRIMARY KEY, word text)");
-    servers.query("INSERT INTO words VALUES (1, 'word'), (2, 'wort'), (3, 'ward')");
+    servers.query(WORDS);
     servers.catch_up(LIMIT);
     let open = open(&servers);
-    let text = "SELECT id FROM words WHERE word % 'word' ORDER BY id";
     let mut plain = Raw::ready(&open, "postgres");
-    let usual = query(&mut plain, text);
+    let usual = query(&mut plain, SIMILAR);
     let mut set = Raw::ready(&open, "postgres");
     query(&mut set, "SET pg_trgm.similarity_threshold = 0.9");
-    assert_eq!(query(&mut set, text), ["1"]);
+    assert_eq!(query(&mut set, SIMILAR), ["1"]);
     let mut called = Raw::ready(&open, "postgres");
-    query(&mut called, text);
+    query(&mut called, SIMILAR);
     query(&mut called, "SELECT set_limit(0.9)");
     for _ in 0..5 {
-        assert_eq!(query(&mut called, text), ["1"]);
+        assert_eq!(query(&mut called, SIMILAR), ["1"]);
     }
-    assert_eq!(query(&mut plain, text), usual);
+    assert_eq!(query(&mut plain, SIMILAR), usual);
     assert_ne!(usual, ["1"]);
 }
 
@@ -153,8 +162,7 @@ fn threshold_of_session_is_kept() {
 #[test]
 fn parameter_set_by_code_goes_along() {
     let servers = apart();
-    servers.query("CREATE EXTENSION pg_trgm; CREATE TABLE words (id int PRIMARY KEY, word text)");
-    servers.query("INSERT INTO words VALUES (1, 'word'), (2, 'wort'), (3, 'ward')");
+    servers.query(WORDS);
     servers.query(
         "CREATE ROLE strict LOGIN SUPERUSER; ALTER ROLE strict SET pg_trgm.similarity_threshold = 0.9",
     );
@@ -163,54 +171,51 @@ fn parameter_set_by_code_goes_along() {
     );
     servers.catch_up(LIMIT);
     let open = open(&servers);
-    let text = "SELECT id FROM words WHERE word % 'word' ORDER BY id";
     let mut raw = Raw::ready(&open, "postgres");
-    let usual = until_it_leaves(&open, &mut raw, text);
+    let usual = until_it_leaves(&open, &mut raw, SIMILAR);
     assert_ne!(usual, ["1"]);
     query(&mut raw, "SELECT may_hide()");
-    assert_eq!(until_it_leaves(&open, &mut raw, text), usual);
+    assert_eq!(until_it_leaves(&open, &mut raw, SIMILAR), usual);
     query(&mut raw, "SELECT set_limit(0.9)");
-    assert_eq!(query(&mut raw, text), ["1"]);
-    assert_eq!(until_it_leaves(&open, &mut raw, text), ["1"]);
+    assert_eq!(query(&mut raw, SIMILAR), ["1"]);
+    assert_eq!(until_it_leaves(&open, &mut raw, SIMILAR), ["1"]);
     // The rollback takes the call back, too.
     for statement in ["BEGIN", "SELECT set_limit(0.1)", "ROLLBACK", "SELECT may_hide()"] {
         query(&mut raw, statement);
     }
-    assert_eq!(until_it_leaves(&open, &mut raw, text), ["1"]);
+    assert_eq!(until_it_leaves(&open, &mut raw, SIMILAR), ["1"]);
     for reset in ["RESET pg_trgm.similarity_threshold", "SELECT set_limit(0.9)", "RESET ALL", "DISCARD ALL"] {
         query(&mut raw, reset);
         let wanted = if reset.contains("0.9") { &["1".to_owned()][..] } else { &usual };
-        assert_eq!(query(&mut raw, text), wanted, "{reset}");
-        assert_eq!(until_it_leaves(&open, &mut raw, text), wanted, "{reset}");
+        assert_eq!(query(&mut raw, SIMILAR), wanted, "{reset}");
+        assert_eq!(until_it_leaves(&open, &mut raw, SIMILAR), wanted, "{reset}");
     }
     // The role's own value is a placeholder as long as the library is not loaded; RESET restores it.
     let mut of_role = Raw::ready_as(&open, "strict", "postgres");
-    assert_eq!(query(&mut of_role, text), ["1"]);
-    assert_eq!(until_it_leaves(&open, &mut of_role, text), ["1"]);
+    assert_eq!(query(&mut of_role, SIMILAR), ["1"]);
+    assert_eq!(until_it_leaves(&open, &mut of_role, SIMILAR), ["1"]);
     query(&mut of_role, "SET pg_trgm.similarity_threshold = 0.3");
-    assert_eq!(until_it_leaves(&open, &mut of_role, text), usual);
+    assert_eq!(until_it_leaves(&open, &mut of_role, SIMILAR), usual);
     query(&mut of_role, "RESET pg_trgm.similarity_threshold");
-    assert_eq!(query(&mut of_role, text), ["1"]);
-    assert_eq!(until_it_leaves(&open, &mut of_role, text), ["1"]);
+    assert_eq!(query(&mut of_role, SIMILAR), ["1"]);
+    assert_eq!(until_it_leaves(&open, &mut of_role, SIMILAR), ["1"]);
 }
 
 /// A parameter takes any text until the library is loaded, which then refuses the text and takes its own value.
 #[test]
 fn refused_placeholder_is_as_direct() {
     let servers = apart();
-    servers.query("CREATE EXTENSION pg_trgm; CREATE TABLE words (id int PRIMARY KEY, word text)");
-    servers.query("INSERT INTO words VALUES (1, 'word'), (2, 'wort'), (3, 'ward')");
+    servers.query(WORDS);
     servers.catch_up(LIMIT);
     let open = open(&servers);
-    let text = "SELECT id FROM words WHERE word % 'word' ORDER BY id";
-    let usual = until_it_leaves(&open, &mut Raw::ready(&open, "postgres"), text);
+    let usual = until_it_leaves(&open, &mut Raw::ready(&open, "postgres"), SIMILAR);
     for set in ["SET pg_trgm.similarity_threshold = 'none'", "SET pg_trgm.similarity_threshold = '7'"] {
         let (mut raw, mut direct) = (Raw::ready(&open, "postgres"), Raw::past(&servers, "postgres"));
         query(&mut raw, set);
         query(&mut direct, set);
-        assert_eq!(query(&mut direct, text), usual);
+        assert_eq!(query(&mut direct, SIMILAR), usual);
         for _ in 0..5 {
-            assert_eq!(query(&mut raw, text), usual, "{set}");
+            assert_eq!(query(&mut raw, SIMILAR), usual, "{set}");
         }
     }
 }
@@ -249,52 +254,56 @@ fn plain_trigger_does_not_seed() {
     until_it_leaves(&open, &mut raw, "SELECT random() IS NULL FROM t");
 }
 
+/// Waits until this difference is known. A read with pg_trgm then stays at the primary, and others leave.
+fn stays(open: &Open, raw: &mut Raw, text: &str, difference: &str) {
+    until(|| {
+        query(raw, "SELECT 1");
+        let known = open.cluster(|cluster| cluster::extension_differences(&cluster.databases()[0]));
+        known.as_deref() == Some(difference)
+    });
+    // One comparison is for all extensions.
+    until_it_leaves(open, raw, "SELECT soundex(word) FROM words");
+    let reads = open.reads_at_standbys();
+    (0..20).for_each(|_| drop(query(raw, text)));
+    assert_eq!(open.reads_at_standbys(), reads, "{difference}");
+}
+
+/// Writes a library into the folder of a server's data, with these bytes after it.
+fn write_library(node: &Node, more: &[u8]) {
+    let folder = node.data_folder().join("lib");
+    let _ = std::fs::create_dir(&folder);
+    let mut bytes = std::fs::read("/usr/lib/postgresql/15/lib/fuzzystrmatch.so").unwrap();
+    bytes.extend(more);
+    std::fs::write(folder.join("copied.so"), bytes).unwrap();
+}
+
+/// Adds a function of such a library to pg_trgm. A path without $libdir is one in the folder of the data: another file at each node.
+const COPIED: [&str; 2] = [
+    "CREATE FUNCTION copied(text) RETURNS text LANGUAGE c STRICT AS 'lib/copied', 'soundex'",
+    "ALTER EXTENSION pg_trgm ADD FUNCTION copied(text)",
+];
+
 /// A standby with another library of an extension answers no read that uses it, and the others.
 #[test]
 fn other_library_keeps_reads_at_primary() {
     let servers = apart();
-    let library = |data: PathBuf, more: &[u8]| {
-        let folder = data.join("lib");
-        let _ = std::fs::create_dir(&folder);
-        let mut bytes = std::fs::read("/usr/lib/postgresql/15/lib/pg_trgm.so").unwrap();
-        bytes.extend(more);
-        std::fs::write(folder.join("copied.so"), bytes).unwrap();
-    };
-    // A path without $libdir is one in the folder of the data: another file at each node.
-    let (primary, standby) = (servers.primary().data_folder(), servers.standby(0).data_folder());
-    library(primary, b"");
-    library(standby.clone(), b"other");
-    servers.query(
-        "CREATE EXTENSION pg_trgm; CREATE EXTENSION fuzzystrmatch; CREATE TABLE words (id int, word text)",
-    );
-    servers.query(
-        "CREATE FUNCTION copied(text, text) RETURNS real LANGUAGE c STRICT AS 'lib/copied', 'similarity'",
-    );
-    servers.query("ALTER EXTENSION pg_trgm ADD FUNCTION copied(text, text)");
+    write_library(servers.primary(), b"");
+    write_library(servers.standby(0), b"other");
+    servers.query(WORDS);
+    COPIED.iter().for_each(|statement| drop(servers.query(statement)));
     servers.catch_up(LIMIT);
     let open = open(&servers);
     let mut raw = Raw::ready(&open, "postgres");
-    // One comparison is for all extensions.
-    until_it_leaves(&open, &mut raw, "SELECT soundex(word) FROM words");
-    let text = "SELECT similarity(word, 'a') FROM words";
-    let reads = open.reads_at_standbys();
-    (0..20).for_each(|_| drop(query(&mut raw, text)));
-    assert_eq!(open.reads_at_standbys(), reads, "the libraries differ");
-    let differences = open.cluster(|cluster| cluster::extension_differences(&cluster.databases()[0]));
-    let wanted = "library pg_trgm 1.6 copied.so is not as at the primary at standby";
-    assert_eq!(differences.as_deref(), Some(wanted));
-    library(standby, b"");
-    until_it_leaves(&open, &mut raw, text);
+    stays(&open, &mut raw, SIMILAR, "library pg_trgm 1.6 copied.so is not as at the primary at standby");
+    write_library(servers.standby(0), b"");
+    until_it_leaves(&open, &mut raw, SIMILAR);
 }
 
 /// A parameter of an extension in the configuration of a standby alone is a difference, as a library is.
 #[test]
 fn other_parameter_keeps_reads_at_primary() {
     let servers = apart();
-    servers.query(
-        "CREATE EXTENSION pg_trgm; CREATE EXTENSION fuzzystrmatch; CREATE TABLE words (id int, word text)",
-    );
-    servers.query("INSERT INTO words VALUES (1, 'word'), (2, 'wort'), (3, 'ward')");
+    servers.query(WORDS);
     let file = servers.standby(0).data_folder().join("postgresql.conf");
     let configuration = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, configuration + "\npg_trgm.similarity_threshold = 0.9\n").unwrap();
@@ -302,10 +311,9 @@ fn other_parameter_keeps_reads_at_primary() {
     servers.catch_up(LIMIT);
     let open = open(&servers);
     let mut raw = Raw::ready(&open, "postgres");
-    until_it_leaves(&open, &mut raw, "SELECT soundex(word) FROM words");
-    let text = "SELECT id FROM words WHERE word % 'word' ORDER BY id";
-    let wanted = query(&mut Raw::past(&servers, "postgres"), text);
-    (0..20).for_each(|_| assert_eq!(query(&mut raw, text), wanted));
+    let difference = "parameter pg_trgm 1.6 pg_trgm.similarity_threshold is not as at the primary at standby";
+    stays(&open, &mut raw, SIMILAR, difference);
+    assert_eq!(query(&mut raw, SIMILAR), query(&mut Raw::past(&servers, "postgres"), SIMILAR));
 }
 
 #[cfg(feature = "vector")]
@@ -367,6 +375,8 @@ mod vector {
 #[cfg(feature = "extensions")]
 mod packaged {
     use super::*;
+    use history::Lsn;
+    use wire::Asks;
 
     /// Extensions that Debian has in packages of their own, with queries.
     const PACKAGED: [&str; 13] = [
@@ -390,28 +400,133 @@ mod packaged {
         queries_are_as_direct(&PACKAGED);
     }
 
-    /// A backend goes on with the rows of spatial_ref_sys that it has read: after a change no standby's connection answers.
+    /// A process that stands still until this is dropped: nothing comes out of the decoder.
+    struct Still(String);
+
+    impl Still {
+        fn decoding(servers: &Scratch) -> Still {
+            let decoding =
+                "SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active";
+            let pid = servers.query(decoding)[0][0].clone().expect("it decodes");
+            assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+            Still(pid)
+        }
+    }
+
+    impl Drop for Still {
+        fn drop(&mut self) {
+            Command::new("kill").args(["-CONT", &self.0]).status().unwrap();
+        }
+    }
+
+    /// The script of CREATE EXTENSION fills spatial_ref_sys: no backend has rows of it from before. The catalog is read, after
+    /// another DDL command, before this transaction has come out.
+    #[test]
+    fn created_extension_is_read_at_standbys() {
+        let servers = apart();
+        servers.query("CREATE TABLE t (id int)");
+        servers.catch_up(LIMIT);
+        let open = open(&servers);
+        let mut raw = Raw::ready(&open, "postgres");
+        until_it_leaves(&open, &mut raw, "SELECT id FROM t");
+        let still = Still::decoding(&servers);
+        servers.query("CREATE TABLE before_it ()");
+        servers.query(
+            "BEGIN; CREATE EXTENSION postgis; INSERT INTO t SELECT generate_series(1, 500000); COMMIT",
+        );
+        drop(still);
+        query(&mut raw, "CREATE TABLE sites (id int PRIMARY KEY, geom geometry, place geography)");
+        query(
+            &mut raw,
+            "INSERT INTO sites VALUES (1, ST_SetSRID(ST_MakePoint(15, 50), 4326), 'POINT(15 50)')",
+        );
+        for (text, wanted) in [
+            ("SELECT ST_AsText(ST_Transform(geom, 32633), 1) FROM sites", "POINT(500000 5538630.7)"),
+            ("SELECT round(ST_Distance(place, 'POINT(15 51)')) FROM sites", "111239"),
+        ] {
+            assert_eq!(until_it_leaves(&open, &mut raw, text), [wanted]);
+        }
+    }
+
+    /// A point, and the system 990001 in this zone: its script makes both in one transaction.
+    fn sites_in(zone: u32) -> String {
+        format!(
+            "BEGIN; CREATE EXTENSION postgis; CREATE TABLE sites (id int PRIMARY KEY, geom geometry); \
+             INSERT INTO sites VALUES (1, ST_SetSRID(ST_MakePoint(15, 50), 4326)); \
+             INSERT INTO spatial_ref_sys VALUES (990001, 'x', 990001, '', '{}'); COMMIT",
+            projection(zone)
+        )
+    }
+
+    fn projection(zone: u32) -> String {
+        format!("+proj=utm +zone={zone} +ellps=WGS84 +datum=WGS84 +units=m")
+    }
+
+    fn change_to(zone: u32) -> String {
+        format!("UPDATE spatial_ref_sys SET proj4text = '{}' WHERE srid = 990001", projection(zone))
+    }
+
+    const PROJECTED: &str = "SELECT ST_AsText(ST_Transform(geom, 990001), 1) FROM sites";
+    const IN_32: [&str; 1] = ["POINT(929865.5 5555901.6)"];
+    const IN_33: [&str; 1] = ["POINT(500000 5538630.7)"];
+
+    /// A backend goes on with the rows of spatial_ref_sys that it has read: after a change no standby's connection answers, also
+    /// if the extension is created again.
     #[test]
     fn changed_projection_is_seen_at_once() {
         let servers = apart();
-        servers.query("CREATE EXTENSION postgis; CREATE TABLE sites (id int PRIMARY KEY, geom geometry)");
-        servers.query("INSERT INTO sites VALUES (1, ST_SetSRID(ST_MakePoint(15, 50), 4326))");
-        let projection = |zone: u32| format!("+proj=utm +zone={zone} +ellps=WGS84 +datum=WGS84 +units=m");
-        servers.query(&format!(
-            "INSERT INTO spatial_ref_sys VALUES (990001, 'x', 990001, '', '{}')",
-            projection(33)
-        ));
+        servers.query(&sites_in(33));
         servers.catch_up(LIMIT);
         let open = open(&servers);
-        let text = "SELECT ST_AsText(ST_Transform(geom, 990001), 1) FROM sites";
         let mut raw = Raw::ready(&open, "postgres");
-        assert_eq!(until_it_leaves(&open, &mut raw, text), ["POINT(500000 5538630.7)"]);
-        let change =
-            format!("UPDATE spatial_ref_sys SET proj4text = '{}' WHERE srid = 990001", projection(32));
-        query(&mut raw, &change);
-        for _ in 0..20 {
-            let mut other = Raw::ready(&open, "postgres");
-            assert_eq!(query(&mut other, text), ["POINT(929865.5 5555901.6)"]);
-        }
+        assert_eq!(until_it_leaves(&open, &mut raw, PROJECTED), IN_33);
+        let sees = |zone| {
+            for _ in 0..20 {
+                let mut other = Raw::ready(&open, "postgres");
+                assert_eq!(query(&mut other, PROJECTED), zone);
+            }
+        };
+        query(&mut raw, &change_to(32));
+        sees(IN_32);
+        query(&mut raw, "DROP EXTENSION postgis CASCADE; DROP TABLE sites");
+        query(&mut raw, &sites_in(33));
+        until_it_leaves(&open, &mut raw, "SELECT id FROM sites");
+        let reads = open.reads_at_standbys();
+        sees(IN_33);
+        assert_eq!(open.reads_at_standbys(), reads);
+    }
+
+    /// The standby has the change before it comes out of the decoder, and its connection goes on with the row from before.
+    #[test]
+    fn projection_changed_before_read_is_seen() {
+        let servers = apart();
+        servers.query(&sites_in(33));
+        servers.catch_up(LIMIT);
+        let open = open(&servers);
+        let mut raw = Raw::ready(&open, "postgres");
+        assert_eq!(until_it_leaves(&open, &mut raw, PROJECTED), IN_33);
+        // Another start gets another connection at the primary, which has not read the row, and the same one at the standby.
+        let mut other = Raw::connect(&open);
+        other.ask(|out| out.startup(&[("user", "postgres"), ("database", "postgres"), ("geqo_seed", "0.5")]));
+        other.until_ready();
+        until_it_leaves(&open, &mut other, "SELECT id FROM sites");
+        let still = Still::decoding(&servers);
+        servers.query(&change_to(32));
+        servers.catch_up(LIMIT);
+        let changed: Lsn =
+            servers.query("SELECT pg_current_wal_lsn()")[0][0].as_ref().unwrap().parse().unwrap();
+        until(|| {
+            open.cluster(move |cluster| cluster.scheduler().standbys().all(|one| one.mark >= Some(changed)))
+        });
+        let ran = || {
+            let text =
+                "SELECT max(query_start)::text FROM pg_stat_activity WHERE query LIKE '%ST_AsText%990001%'";
+            servers.standby(0).query("postgres", text).unwrap()
+        };
+        let before = ran();
+        other.ask(|out| out.query(PROJECTED.as_bytes()));
+        until(|| ran() != before);
+        drop(still);
+        assert_eq!(answer(&mut other).0, IN_32);
     }
 }

@@ -167,6 +167,11 @@ pub const UNLIKE: &str = include_str!("unlike.sql");
 /// Functions that belong to extensions, with what identifies their code.
 pub const MEMBERS: &str = include_str!("extension_members.sql");
 
+/// Tables of extensions, each with the transaction that created it. No command changes the row of a system column.
+const EXTENSION_TABLES: &str = "
+    SELECT a.attrelid, a.xmin FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.objid AND a.attname = 'tableoid' AND a.attnum < 0
+    WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass";
+
 /// The queries, in the order in which [`build`] wants their answers. `publication` is the one that Consort's slot sends.
 pub fn queries(publication: &str) -> Vec<String> {
     let publication = literal(publication);
@@ -189,6 +194,7 @@ pub fn queries(publication: &str) -> Vec<String> {
         UNLIKE,
         FLEETING,
         MEMBERS,
+        EXTENSION_TABLES,
     ]
     .map(str::to_owned)
     .to_vec()
@@ -196,7 +202,7 @@ pub fn queries(publication: &str) -> Vec<String> {
 
 /// Builds the catalog of a database from the answers to [`queries`].
 pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, LoadError> {
-    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 18] = [
+    let steps: [fn(&mut Catalog, &Reader<'_>) -> Option<()>; 19] = [
         major,
         relation,
         column,
@@ -215,6 +221,7 @@ pub fn build(database: DatabaseId, answers: &[Vec<Row>]) -> Result<Catalog, Load
         unlike,
         fleeting,
         member,
+        extension_table,
     ];
     // A server that does not tell its major has no known function.
     let mut catalog = Catalog { database, builtin: Builtin::of(0), ..Catalog::default() };
@@ -510,6 +517,11 @@ fn member(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
         body: text(5),
     };
     catalog.members.insert(row.oid(0)?, member);
+    Some(())
+}
+
+fn extension_table(catalog: &mut Catalog, row: &Reader<'_>) -> Option<()> {
+    catalog.extension_table_creators.insert(row.relation(0)?, row.oid(1)?);
     Some(())
 }
 
