@@ -12,6 +12,7 @@ use postgres::objects::CONTROL_DATABASE;
 use postgres::programs::Programs;
 use postgres::timelines;
 use postgres::version;
+use replica_apply::clone;
 
 use crate::attach::{MEND_ABSENT, followed, in_words, no_database};
 use crate::cluster_in::{Found, Which};
@@ -184,12 +185,14 @@ async fn standby_findings(found: &Found, standby: &Server) -> Result<Vec<Finding
     Ok(findings)
 }
 
-/// A finding for each extension of the database whose files are others at the standby.
-async fn library_findings(found: &Found, standby: &Server, database: &str) -> Result<Vec<Finding>, Failure> {
-    let there = Control::connect(&found.address(standby, database)?).await;
+/// A finding for each extension of the database whose files, or whose version, are others at the node.
+async fn library_findings(found: &Found, node: &Server, database: &str) -> Result<Vec<Finding>, Failure> {
+    let there = Control::connect(&found.address(node, database)?).await;
     let here = Control::connect(&found.address(&found.config.primary, database)?).await;
     let (Ok(there), Ok(here)) = (there, here) else { return Ok(Vec::new()) };
-    let differing = facts::differing_libraries(&libraries(&here).await?, &libraries(&there).await?);
+    let mut differing = facts::differing_libraries(&libraries(&here).await?, &libraries(&there).await?);
+    let (primary, node) = (facts::extensions(&here).await?, facts::extensions(&there).await?);
+    differing.extend(facts::differing_extensions(&primary, &node, "the replica"));
     let finding = |why: String| Finding {
         what: format!("in {database}, {why}: reads with this extension stay at the primary"),
         mend: "install the same package and set the same parameters at both servers, and restart them"
@@ -211,9 +214,9 @@ async fn history_findings(standby: &Address, primary: (&Address, &Control)) -> O
 }
 
 /// A replica is compared with the primary, and copied with PostgreSQL's own programs.
-async fn replica_findings(found: &Found, replica: &Server) -> Result<Vec<Finding>, Failure> {
+async fn replica_findings(found: &Found, server: &Server) -> Result<Vec<Finding>, Failure> {
     let (address, primary) =
-        (found.address(replica, CONTROL_DATABASE)?, found.address(&found.config.primary, "postgres")?);
+        (found.address(server, CONTROL_DATABASE)?, found.address(&found.config.primary, "postgres")?);
     let (replica, primary) = match (Control::connect(&address).await, Control::connect(&primary).await) {
         (Ok(replica), Ok(primary)) => (replica, primary),
         (Err(error), _) => return Ok(vec![unreachable(&address, &error)]),
@@ -225,7 +228,7 @@ async fn replica_findings(found: &Found, replica: &Server) -> Result<Vec<Finding
     let mut findings: Vec<Finding> = differences.into_iter().map(|what| missing(what, mend)).collect();
     let available = facts::available_extensions(&replica).await?;
     for database in followed(found, &primary).await?.there {
-        findings.extend(extension_findings(found, &available, &database).await?);
+        findings.extend(extension_findings(found, (server, &available), &database).await?);
     }
     let major = version::of_server(&primary).await?.number;
     if let Err(error) = Programs::find_major(major) {
@@ -235,23 +238,27 @@ async fn replica_findings(found: &Found, replica: &Server) -> Result<Vec<Finding
     Ok(findings)
 }
 
-/// A finding for each extension of the database that a copy would have in another version, or that the replica lacks.
+/// A finding for each extension of the database that the replica's copy has in another version or with other files; without
+/// a copy, for each that a copy would have in another version, or that the replica lacks.
 async fn extension_findings(
     found: &Found,
-    available: &BTreeMap<String, String>,
+    (replica, available): (&Server, &BTreeMap<String, String>),
     database: &str,
 ) -> Result<Vec<Finding>, Failure> {
+    if matches!(clone::found(&found.address(replica, database)?).await, Ok(clone::Found::Copy(_))) {
+        return library_findings(found, replica, database).await;
+    }
     let Ok(here) = Control::connect(&found.address(&found.config.primary, database)?).await else {
         return Ok(Vec::new());
     };
-    let differing = facts::differing_extensions(&facts::extensions(&here).await?, available);
+    let differing = facts::differing_extensions(&facts::extensions(&here).await?, available, "the replica");
     let finding = |why: String| Finding {
         what: format!("in {database}, {why}: no copy can be made"),
         mend: "install the same package at both servers, and ALTER EXTENSION .. UPDATE at the primary"
             .to_owned(),
         fatal: false,
     };
-    Ok(differing.into_iter().map(finding).collect())
+    Ok(differing.into_values().map(finding).collect())
 }
 
 fn missing(what: String, mend: &str) -> Finding {

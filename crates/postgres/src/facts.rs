@@ -114,21 +114,22 @@ async fn pairs(control: &Control, query: &str) -> Result<BTreeMap<String, String
     Ok(control.rows(query).await?.into_iter().filter_map(one).collect())
 }
 
-/// Extensions of the primary's database whose version at a logical replica is another one, a sentence each.
+/// Extensions of the primary's database whose version at another node is another one, each with a sentence.
 pub fn differing_extensions(
     primary: &BTreeMap<String, String>,
-    replica: &BTreeMap<String, String>,
-) -> Vec<String> {
-    let differs = |(name, version): (&String, &String)| match replica.get(name) {
-        Some(other) if other == version => None,
-        Some(other) => {
-            Some(format!("extension {name} is version {version} at the primary, {other} at the replica"))
-        }
-        None => Some(format!(
-            "extension {name} is version {version} at the primary, not available at the replica"
-        )),
-    };
-    primary.iter().filter_map(differs).collect()
+    other: &BTreeMap<String, String>,
+    node: &str,
+) -> BTreeMap<String, String> {
+    let others = primary.iter().filter(|(name, version)| other.get(*name) != Some(*version));
+    others
+        .map(|(name, version)| {
+            let there = match other.get(name) {
+                Some(there) => format!("{there} at {node}"),
+                None => format!("not available at {node}"),
+            };
+            (name.clone(), format!("extension {name} is version {version} at the primary, {there}"))
+        })
+        .collect()
 }
 
 /// Extensions with another file at a standby than at the primary, and the file, a sentence each.

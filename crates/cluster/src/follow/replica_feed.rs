@@ -20,7 +20,7 @@ mod execution_mode;
 mod owners;
 mod sequences;
 
-use super::FIRST_EPOCH;
+use super::{FIRST_EPOCH, extensions};
 use crate::barrier::Upkeep;
 use crate::scheduled::TakesPart;
 use crate::trouble::{LONGEST_PAUSE, RECONNECT_AFTER, Trouble};
@@ -491,6 +491,7 @@ impl<'a> Feeding<'a> {
     /// Feeds the replica for as long as it goes well, and until it executes transactions on its own.
     async fn feed(&self) -> Result<TakesPart, Stop> {
         self.demand_equal().await?;
+        extensions::joins_database(self.cluster, self.database, self.id).await?;
         clone::guard(&self.replica).await?;
         let intake = self.cluster.setup().design.intake;
         let connections = if intake.is_one_by_one() { 1 } else { self.cluster.setup().apply_connections };

@@ -6,6 +6,22 @@ use testkit::Scratch;
 use crate::fixture::{Serving, eventually};
 use crate::load::{ANYWHERE, Client, Console};
 
+/// Waits until the console shows this difference in a database, or none.
+fn knows(console: &mut Console, client: &mut Client, (database, difference): (&str, &str)) {
+    eventually("a difference that is known", || {
+        // The catalog is read for statements.
+        client.rows("SELECT 1").expect("an answer");
+        let rows = console.rows("SHOW SNAPSHOTS");
+        let row = rows.iter().find(|row| row.get("database") == Some(database));
+        row.map(|row| row.get("extension_differences").unwrap_or_default()) == Some(difference)
+    });
+}
+
+/// The line of `consort status` about it.
+fn line(database: &str, difference: &str) -> String {
+    format!("database {database}: reads with an extension stay at the primary: {difference}")
+}
+
 /// A parameter of the extension stands in the standby's configuration alone.
 #[test]
 fn differing_parameter_is_named() {
@@ -22,16 +38,9 @@ fn differing_parameter_is_named() {
     let why = "parameter pg_trgm 1.6 pg_trgm.similarity_threshold is not as at the primary";
     let shown = format!("{why} at standby1");
     let mut console = Console::connect(&serving.url("postgres", "consort"));
-    eventually("a difference that is known", || {
-        // The catalog is read for statements.
-        client.rows("SELECT soundex('word')").expect("an answer");
-        let rows = console.rows("SHOW SNAPSHOTS");
-        let row = rows.iter().find(|row| row.get("database") == Some("postgres"));
-        row.and_then(|row| row.get("extension_differences")) == Some(shown.as_str())
-    });
+    knows(&mut console, &mut client, ("postgres", &shown));
     let said = serving.run("status", &[]).worked();
-    let line = format!("database postgres: reads with an extension stay at the primary: {shown}");
-    assert!(said.contains(&line), "{said}");
+    assert!(said.contains(&line("postgres", &shown)), "{said}");
     assert!(!said.contains("fuzzystrmatch"), "{said}");
     let said = serving.run("check", &[]).out;
     let finding = said.lines().find(|line| line.contains(why)).unwrap_or_else(|| panic!("{said}"));
@@ -39,7 +48,8 @@ fn differing_parameter_is_named() {
     assert!(!said.contains("fuzzystrmatch"), "{said}");
 }
 
-/// The primary has an older version than the replica's package creates: the replica does not serve the copy.
+/// The primary has an older version than the replica's package creates: the replica does not serve the copy. A version that
+/// becomes another one after the copy keeps reads at the primary.
 #[test]
 fn differing_version_is_named() {
     let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
@@ -62,5 +72,25 @@ fn differing_version_is_named() {
     eventually("a replica that is fed", || {
         matches!(console.feed("replica1", "app").state.as_str(), "feeding" | "serving")
     });
+    assert!(!serving.run("check", &[]).out.contains("pg_trgm"));
+    let there = |commands: &str| {
+        let replica = serving.servers.replica(0);
+        replica.query("app", &format!("BEGIN READ WRITE; {commands}; COMMIT")).expect("it answers");
+    };
+    there("DROP EXTENSION pg_trgm; CREATE EXTENSION pg_trgm VERSION '1.5'");
+    // A new extension has all of them compared at once.
+    client.rows("CREATE EXTENSION seg").expect("contrib is installed");
+    let why = "extension pg_trgm is version 1.6 at the primary, 1.5 at";
+    knows(&mut console, &mut client, ("app", &format!("{why} replica1")));
+    let said = serving.run("status", &[]).worked();
+    assert!(said.contains(&line("app", &format!("{why} replica1"))), "{said}");
+    let said = serving.run("check", &[]).out;
+    let finding = said.lines().find(|line| line.contains(why)).unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        finding.starts_with("replica1: advice: in app") && finding.contains("stay at the primary"),
+        "{finding}"
+    );
+    there("ALTER EXTENSION pg_trgm UPDATE");
+    knows(&mut console, &mut client, ("app", ""));
     assert!(!serving.run("check", &[]).out.contains("pg_trgm"));
 }

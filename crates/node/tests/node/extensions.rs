@@ -1,9 +1,11 @@
 //! Queries that use extensions: answered as the primary does, most of them by a standby, the others for a reason of their own.
 
 use crate::session::{answer, query, until_it_leaves};
-use crate::stage::{LIMIT, Open, Raw, apart, until};
+use crate::stage::{LIMIT, Open, Raw, apart, run, until};
 use cluster::shadow::Report;
 use local_cluster::{Node, Options};
+use postgres::address::Control;
+use postgres::facts;
 use scheduler::Writers;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -316,6 +318,51 @@ fn other_parameter_keeps_reads_at_primary() {
     assert_eq!(query(&mut raw, SIMILAR), query(&mut Raw::past(&servers, "postgres"), SIMILAR));
 }
 
+/// unaccent reads its rules from files: they are compared with the libraries.
+#[test]
+fn rules_of_unaccent_are_compared() {
+    let servers = apart();
+    servers.query("CREATE EXTENSION unaccent");
+    let known = run(async {
+        let control = Control::connect(&servers.address("postgres")).await.unwrap();
+        facts::libraries(&control).await.unwrap()
+    });
+    let rules = "SELECT encode(sha256(pg_read_binary_file(setting || '/tsearch_data/unaccent.rules')), 'hex') \
+        FROM pg_config WHERE name = 'SHAREDIR'";
+    let digest = servers.query(rules)[0][0].clone();
+    assert_eq!(known.get("library unaccent 1.1 unaccent.rules").cloned(), digest);
+}
+
+/// The extension of a logical replica becomes another one after the copy: another version, or another library.
+#[test]
+fn other_extension_at_replica_keeps_reads_at_primary() {
+    let servers = Scratch::with(Options { standbys: 0, replicas: 1, ..Scratch::options() });
+    let replica = servers.replica(0);
+    write_library(servers.primary(), b"");
+    write_library(replica, b"");
+    servers.query(WORDS);
+    let open = open(&servers);
+    let mut raw = Raw::ready(&open, "postgres");
+    until_it_leaves(&open, &mut raw, SIMILAR);
+    COPIED.iter().for_each(|statement| assert_eq!(query(&mut raw, statement), Vec::<String>::new()));
+    until_it_leaves(&open, &mut raw, SIMILAR);
+    write_library(replica, b"other");
+    // A new extension has all of them compared at once.
+    query(&mut raw, "CREATE EXTENSION citext");
+    stays(&open, &mut raw, SIMILAR, "library pg_trgm 1.6 copied.so is not as at the primary at replica");
+    write_library(replica, b"");
+    until_it_leaves(&open, &mut raw, SIMILAR);
+    let there = |commands: &str| {
+        replica.query("postgres", &format!("BEGIN READ WRITE; {commands}; COMMIT")).unwrap();
+    };
+    there("DROP EXTENSION pg_trgm; CREATE EXTENSION pg_trgm VERSION '1.5'");
+    query(&mut raw, "CREATE EXTENSION seg");
+    let difference = "extension pg_trgm is version 1.6 at the primary, 1.5 at replica";
+    stays(&open, &mut raw, SIMILAR, difference);
+    there(&format!("ALTER EXTENSION pg_trgm UPDATE; {}", COPIED.join(";")));
+    until_it_leaves(&open, &mut raw, SIMILAR);
+}
+
 #[cfg(feature = "vector")]
 mod vector {
     use super::*;
@@ -398,6 +445,15 @@ mod packaged {
     #[test]
     fn packaged_queries_are_as_direct() {
         queries_are_as_direct(&PACKAGED);
+    }
+
+    /// It runs in one database, by its own worker.
+    #[test]
+    fn queries_of_pg_cron_are_as_direct() {
+        let mut options = Options { standbys: 1, ..Scratch::options() };
+        let own = [("shared_preload_libraries", "pg_cron"), ("cron.database_name", "pg_cron")];
+        options.settings.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        queries_are_as_direct_at(&Scratch::with(options), &["pg_cron"]);
     }
 
     /// A process that stands still until this is dropped: nothing comes out of the decoder.

@@ -79,8 +79,9 @@ impl Held {
     /// packages.
     pub(super) async fn demand_extensions(&self, there: &Control) -> Result<(), Error> {
         let (wanted, made) = (facts::extensions(&self.control).await?, facts::extensions(there).await?);
-        let differences = facts::differing_extensions(&wanted, &made);
-        if differences.is_empty() { Ok(()) } else { Err(Error::Setup(differences.join("; "))) }
+        let differences = facts::differing_extensions(&wanted, &made, "the replica");
+        let all = differences.into_values().collect::<Vec<_>>().join("; ");
+        if all.is_empty() { Ok(()) } else { Err(Error::Setup(all)) }
     }
 
     /// The visible state of the snapshot, once all that it sees is flushed; the snapshot ends here.
