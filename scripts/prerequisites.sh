@@ -136,7 +136,7 @@ install_files() {
 extensions() {
     local folder=/usr/share/postgresql/$supported/extension pair
     for pair in postgis:postgis-3 postgis_topology:postgis-3-scripts hypopg:hypopg ip4r:ip4r orafce:orafce \
-        pg_partman:partman pg_similarity:similarity pgtap:pgtap prefix:prefix semver:semver; do
+        pg_cron:cron pg_partman:partman pg_similarity:similarity pgtap:pgtap prefix:prefix semver:semver; do
         [ -e "$folder/${pair%%:*}.control" ] || missing+=("postgresql-$supported-${pair#*:}")
     done
 }
