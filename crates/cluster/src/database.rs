@@ -375,18 +375,18 @@ impl Database {
         is_void
     }
 
-    /// Sets the extensions whose libraries are the same at all nodes, these standbys, and the differences of the others. Returns
-    /// true if the extensions are others than before.
+    /// Sets the extensions that are the same at all nodes, and the differences of the others. `compared`: a node that has joined is
+    /// among them, or has left. Returns true if the extensions are others than before.
     pub(crate) fn set_agreed(
         &self,
         agreed: BTreeMap<String, String>,
         differences: &BTreeSet<String>,
-        standbys: &BTreeSet<StandbyId>,
+        compared: impl Fn(StandbyId) -> bool,
     ) -> bool {
         let mut next = self.next.borrow_mut();
         next.differences.clone_from(differences);
         let before = next.joined.len();
-        next.joined.retain(|standby, _| !standbys.contains(standby));
+        next.joined.retain(|node, _| !compared(*node));
         let joined = next.joined.len() < before;
         std::mem::replace(&mut next.agreed, agreed) != next.agreed || joined
     }

@@ -42,7 +42,8 @@ pub(super) async fn compare(cluster: Cluster, database: Rc<Database>) {
                     }
                     // A standby that has not replayed CREATE EXTENSION yet is asked again.
                     let all = agreed == present.0;
-                    if database.set_agreed(agreed, &differences, &present.1) {
+                    let compared = |id| present.1.contains(&id) || !cluster.is_here(id);
+                    if database.set_agreed(agreed, &differences, compared) {
                         void(&cluster, &database);
                     }
                     told = differences;
