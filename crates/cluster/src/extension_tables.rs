@@ -123,7 +123,7 @@ mod tests {
                 tables.distrusted(&catalog(TABLE, 700));
             }
             tables.wrote(&wrote, CREATOR, in_force);
-            assert_eq!(tables.wrote(&wrote, OTHER, in_force), false);
+            assert!(!tables.wrote(&wrote, OTHER, in_force));
             for _ in 0..2 {
                 assert_eq!(tables.distrusted(&catalog(TABLE, 700)), BTreeSet::from([TABLE]), "{wrote}");
             }
