@@ -3,7 +3,7 @@
 //! portal, or of the statement that was just parsed.
 
 use wire::tag::front;
-use wire::{Bind, Describe, Execute, Malformed, Parse, Splitter, Step, Target};
+use wire::{Bind, Close, Describe, Execute, HEADER_BYTES, Malformed, Parse, Splitter, Step, Target};
 
 /// One statement in the extended protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,44 @@ pub fn read<'a>(bytes: &'a [u8], mut splitter: Splitter) -> Result<Option<Batch<
         describes_portal,
         execute,
     }))
+}
+
+/// Names of the statements that a request uses as they were before it.
+///
+/// # Errors
+/// A message is malformed.
+pub fn statements_used(bytes: &[u8], mut splitter: Splitter) -> Result<Vec<Box<[u8]>>, Malformed> {
+    let (mut used, mut others): (Vec<Box<[u8]>>, Vec<&[u8]>) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Step::Whole(frame) = splitter.next(&bytes[at..])? {
+        at += frame.bytes().len();
+        let name = match frame.tag() {
+            front::BIND => Bind::read(&frame)?.statement,
+            front::DESCRIBE => match Describe::read(&frame)? {
+                Describe { target: Target::Statement, name } => name,
+                Describe { target: Target::Portal, .. } => continue,
+            },
+            front::PARSE => {
+                others.push(Parse::read(&frame)?.name);
+                continue;
+            }
+            front::CLOSE => {
+                others.push(Close::read(&frame)?.name);
+                continue;
+            }
+            _ => continue,
+        };
+        if !name.is_empty() && !others.contains(&name) && !used.iter().any(|known| **known == *name) {
+            used.push(name.into());
+        }
+    }
+    Ok(used)
+}
+
+/// True if the Bind at the beginning of these bytes binds a named statement. Its name follows the portal's.
+pub fn binds_named(bytes: &[u8]) -> bool {
+    let mut names = bytes.get(HEADER_BYTES..).unwrap_or_default().split(|byte| *byte == 0);
+    names.nth(1).is_some_and(|statement| !statement.is_empty())
 }
 
 #[cfg(test)]

@@ -60,6 +60,41 @@ pub fn names(text: &[u8], word: &[u8]) -> bool {
         .any(|at| text[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word)))
 }
 
+/// A parameter that outlives its message.
+#[derive(Debug)]
+pub enum KeptParameter {
+    /// NULL.
+    Null,
+    /// A value as text.
+    Text(Box<[u8]>),
+    /// A value in binary.
+    Binary(Box<[u8]>),
+    /// A value that is not known.
+    Unknown,
+}
+
+impl KeptParameter {
+    /// Copies a parameter.
+    pub fn of(parameter: &Parameter<'_>) -> KeptParameter {
+        match parameter {
+            Parameter::Null => KeptParameter::Null,
+            Parameter::Text(value) => KeptParameter::Text((*value).into()),
+            Parameter::Binary(value) => KeptParameter::Binary((*value).into()),
+            Parameter::Unknown => KeptParameter::Unknown,
+        }
+    }
+
+    /// Returns the parameter.
+    pub fn parameter(&self) -> Parameter<'_> {
+        match self {
+            KeptParameter::Null => Parameter::Null,
+            KeptParameter::Text(value) => Parameter::Text(value),
+            KeptParameter::Binary(value) => Parameter::Binary(value),
+            KeptParameter::Unknown => Parameter::Unknown,
+        }
+    }
+}
+
 /// A parameter of a Bind message, for the template.
 pub fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
     match value {

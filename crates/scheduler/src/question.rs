@@ -79,6 +79,19 @@ pub enum Proof {
     Unproven,
 }
 
+impl Proof {
+    /// Name of the proof in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proof::Plain => "plain",
+            Proof::Positioned(_) => "positioned",
+            Proof::Before(_) => "before",
+            Proof::Session => "session",
+            Proof::Unproven => "unproven",
+        }
+    }
+}
+
 /// One read's way to a standby and back. The ticket must be given to [`finish`](crate::Scheduler::finish)
 /// once, whatever happens: until then it counts as pending, and commits are kept for its sake.
 #[derive(Debug)]

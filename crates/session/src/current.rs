@@ -67,6 +67,8 @@ pub(super) struct Meant {
     pub(super) patient: bool,
     /// True if the block may defer the locks of later reads, whatever opens it: the request only reads.
     pub(super) defers_on: bool,
+    /// True if the request ends a block of which the primary has received nothing but BEGIN.
+    pub(super) is_unreached: bool,
     /// A buffer for the bytes of a batch, kept for the next one.
     pub(super) scratch: Vec<u8>,
 }
@@ -211,7 +213,8 @@ impl Said {
 impl Meant {
     /// Resets the findings. The buffer stays.
     fn begin(&mut self) {
-        (self.shown, self.meaning, self.head, self.defers_on) = (None, None, None, false);
+        (self.shown, self.meaning, self.head) = (None, None, None);
+        (self.defers_on, self.is_unreached) = (false, false);
         self.meanings.clear();
     }
 }

@@ -2,14 +2,18 @@
 //! delivered or discarded.
 
 use super::Session;
+use super::answers_ahead::{ahead, answer_ahead, has_begun, is_ready_for};
 use super::commit_turns::Way;
 use super::consort_settings::cancelled;
-use super::deferred_locks::{bind_kept_reads, fail_locked_out, has_room, keep_read, locks_everything_out};
+use super::deferred_locks::{
+    bind_kept_reads, defers_locks, fail_locked_out, has_room, keep_read, locks_everything_out,
+};
 use super::latest_state_reads::let_go;
 use super::primary::{Ended, Seen};
 use super::reads_in_block::lock_at_primary;
 use backend::batch;
 use backend::request::Kind;
+use backend::request_text::KeptParameter;
 use backend::standby::pool;
 use backend::standby::pool::Shelf;
 use backend::standby::{Answer, CutOff, Ending, Failed, Form, Standby, Work};
@@ -26,7 +30,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transaction::{AtPrimary, Backend, Delivered, Locks, StandbyFailed};
 use wire::tag::front;
-use wire::{Answers, Frame, HEADER_BYTES, Problem, Status};
+use wire::{Answers, Frame, Problem, Status};
 
 /// Time in whole microseconds.
 fn us(time: Duration) -> u64 {
@@ -110,6 +114,10 @@ impl transaction::Session for Session {
     }
 
     async fn deliver(&mut self, answer: Answer) -> Delivered {
+        if let Err(ended) = has_begun(self).await {
+            self.ended = Some(ended);
+            return Delivered::CutOff;
+        }
         if let Some(before) = self.current.there.before.take()
             && self.compare(&before, &answer).await.is_err()
         {
@@ -187,10 +195,11 @@ impl transaction::Session for Session {
             self.fail_block(Some(cancelled())).await;
             return AtPrimary::Answered;
         }
-        let ready = match self.at_home().await {
-            Ok(()) => self.keep_columns_in(request).await,
-            failed => failed,
-        };
+        let mut ready = self.at_home().await;
+        let ahead = ahead(self, request).filter(|_| ready.is_ok() && defers_locks(self));
+        if ready.is_ok() && ahead.is_none() {
+            ready = is_ready_for(self, request).await;
+        }
         match ready {
             Ok(()) => {}
             Err(Ended::Cancelled) => {
@@ -202,10 +211,11 @@ impl transaction::Session for Session {
                 return AtPrimary::ConnectionLost;
             }
         }
-        let ran = match self.current.commits.way {
+        let ran = match (ahead, self.current.commits.way) {
+            (Some(ahead), _) => answer_ahead(self, request, ahead),
             _ if request.kind == Kind::Flushed => self.line.run_part(request).await,
-            Way::Withheld => self.line.run_withheld(request).await,
-            Way::AsItIs | Way::InOurBlock | Way::Told | Way::ToldCommit => self.line.run(request).await,
+            (_, Way::Withheld) => self.line.run_withheld(request).await,
+            (_, Way::AsItIs | Way::InOurBlock | Way::Told | Way::ToldCommit) => self.line.run(request).await,
         };
         let mut seen = self.line.primary.seen();
         if self.current.commits.way == Way::Withheld {
@@ -241,7 +251,7 @@ impl transaction::Session for Session {
     }
 
     async fn ask_locks(&mut self) -> AtPrimary {
-        lock_at_primary(self)
+        lock_at_primary(self).await
     }
 
     async fn locks_granted(&mut self) -> Locks {
@@ -330,7 +340,7 @@ impl Session {
         }
         // A parsing batch begins with Parse (`batch`), and binds the unnamed statement.
         let parses = self.line.client.unread().first() == Some(&front::PARSE);
-        statements.counted.binds += u64::from(!parses && binds_named(self.line.client.unread()));
+        statements.counted.binds += u64::from(!parses && batch::binds_named(self.line.client.unread()));
         match &self.current.statement {
             Some(statement) if parses && answer.is_parsed() => {
                 statements.parsed_at_standby(statement.clone())
@@ -437,7 +447,7 @@ impl Session {
                 if leaving.template.chance.is_some() {
                     self.reads.home = Some(standby);
                 }
-                self.went(Went::Standby(standby, proof_name(proof)));
+                self.went(Went::Standby(standby, proof.name()));
             }
             transaction::Ended::CutOff => self.service.cluster.metrics().results_cut_off.one(),
             transaction::Ended::Primary(_)
@@ -451,7 +461,7 @@ impl Session {
         let (cluster, database) = (self.service.cluster.clone(), self.database.clone());
         let (shape, text) = (statement.shape.clone(), statement.text.to_owned());
         let (types, settings) = (statement.parameters.to_vec(), statement.settings.clone());
-        let parameters: Vec<Kept> = values.parameters.iter().map(Kept::of).collect();
+        let parameters: Vec<KeptParameter> = values.parameters.iter().map(KeptParameter::of).collect();
         let utf8 = values.utf8;
         self.current.commits.narrow = Some(Box::new(move |doubt| {
             let fill = (shape.clone(), text.clone());
@@ -465,56 +475,12 @@ impl Session {
                     let (shape, text) = fill;
                     let mut literals = Vec::new();
                     shape.texts(&text, &mut literals);
-                    let parameters: Vec<_> = parameters.iter().map(Kept::parameter).collect();
+                    let parameters: Vec<_> = parameters.iter().map(KeptParameter::parameter).collect();
                     let values = Values { literals: &literals, parameters: &parameters, utf8 };
                     let writes = template.writes.fill(&values);
                     cluster.scheduler().order_mut().narrow(doubt, writes);
                 },
             );
         }));
-    }
-}
-
-/// True if the Bind at the beginning of these bytes binds a named statement. Its name follows the portal's.
-fn binds_named(bytes: &[u8]) -> bool {
-    let mut names = bytes.get(HEADER_BYTES..).unwrap_or_default().split(|byte| *byte == 0);
-    names.nth(1).is_some_and(|statement| !statement.is_empty())
-}
-
-/// A parameter that outlives its message.
-enum Kept {
-    Null,
-    Text(Vec<u8>),
-    Binary(Vec<u8>),
-    Unknown,
-}
-
-impl Kept {
-    fn of(parameter: &statement_analysis::Parameter<'_>) -> Kept {
-        match parameter {
-            statement_analysis::Parameter::Null => Kept::Null,
-            statement_analysis::Parameter::Text(value) => Kept::Text(value.to_vec()),
-            statement_analysis::Parameter::Binary(value) => Kept::Binary(value.to_vec()),
-            statement_analysis::Parameter::Unknown => Kept::Unknown,
-        }
-    }
-
-    fn parameter(&self) -> statement_analysis::Parameter<'_> {
-        match self {
-            Kept::Null => statement_analysis::Parameter::Null,
-            Kept::Text(value) => statement_analysis::Parameter::Text(value),
-            Kept::Binary(value) => statement_analysis::Parameter::Binary(value),
-            Kept::Unknown => statement_analysis::Parameter::Unknown,
-        }
-    }
-}
-
-pub(super) fn proof_name(proof: Proof) -> &'static str {
-    match proof {
-        Proof::Plain => "plain",
-        Proof::Positioned(_) => "positioned",
-        Proof::Before(_) => "before",
-        Proof::Session => "session",
-        Proof::Unproven => "unproven",
     }
 }

@@ -5,6 +5,7 @@
 //! `Session::answer` passes it to the flow of its kind (`transaction::read`, `transaction::write`, the flows
 //! of a block). `flows` carries out the flow's decisions: at a standby, or over the line to the primary.
 
+mod answers_ahead;
 mod attach_commands;
 mod batch_head;
 mod client_wait;
@@ -219,6 +220,10 @@ impl Session {
             if self.line.status() != Status::Idle && self.stands_alone() {
                 return Err(Ended::NoBlocks);
             }
+        }
+        if self.current.meant.is_unreached {
+            // A COMMIT that was answered ahead.
+            self.line.settled().await?;
         }
         self.rest().await?;
         self.take_name().await
@@ -531,6 +536,7 @@ impl Session {
         heeds_lock(self, utility, block.as_mut());
         match (utility, block) {
             (Utility::Commit { .. }, Some(block)) if self.line.primary.status == Status::InBlock => {
+                self.current.meant.is_unreached = !block.has_reached_primary();
                 self.commit_block(block, reason).await;
             }
             (Utility::PrepareTransaction(_), Some(block)) if self.line.primary.status == Status::InBlock => {

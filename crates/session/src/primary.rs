@@ -4,11 +4,13 @@
 //! Answers are forwarded as they are. Only answers to Consort's own messages are swallowed, each exactly
 //! once.
 
+mod answered_ahead;
 mod answers;
 mod notifications;
 mod statement_transfer;
 
 pub use super::session_end::{Ended, Told};
+pub(super) use answered_ahead::send_answered;
 
 use super::idle_connection::Awake;
 use answers::Standing;

@@ -8,7 +8,6 @@
 //! error does.
 
 use super::Session;
-use super::flows::proof_name;
 use super::latest_state_reads::let_go;
 use super::primary::Ended;
 use super::request_analysis::{PARSED_OTHERWISE, Several, Todo, UNKNOWN_STATEMENT};
@@ -587,7 +586,7 @@ impl Session {
                 snapshot.standby = Some(standby);
                 let (at, _, proof) = snapshot.at;
                 self.line.elsewhere = Some(status);
-                self.went(Went::Standby(at, proof_name(proof)));
+                self.went(Went::Standby(at, proof.name()));
                 Ok(if status == Status::Failed { Outcome::Error } else { Outcome::Done })
             }
             Err(CutOff::ClientGone) => Err(Ended::ClientGone),
@@ -620,7 +619,7 @@ impl Session {
         self.state.completed(end, &mut self.service.interner.borrow_mut());
         self.state.ready(Status::Idle.byte(), &mut self.service.interner.borrow_mut());
         self.current.there.ran_at = None;
-        at.into_iter().for_each(|(at, _, proof)| self.went(Went::Standby(at, proof_name(proof))));
+        at.into_iter().for_each(|(at, _, proof)| self.went(Went::Standby(at, proof.name())));
         Ok(Outcome::Done)
     }
 

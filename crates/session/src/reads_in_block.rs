@@ -8,6 +8,7 @@
 //! offloaded.
 
 use super::Session;
+use super::answers_ahead::has_begun;
 use super::primary::{Ended, ToBind};
 use backend::batch;
 use backend::prepared_statements::{Statement as Prepared, is_lacked};
@@ -101,7 +102,11 @@ impl Session {
 
     /// Fails the primary's block too: the client received an error from a standby, or receives this one.
     pub(super) async fn fail_block(&mut self, problem: Option<Problem>) {
-        if let Err(ended) = self.line.ask(FAIL).await {
+        let asked = match has_begun(self).await {
+            Ok(()) => self.line.ask(FAIL).await.map(drop),
+            lost => lost,
+        };
+        if let Err(ended) = asked {
             self.ended = Some(ended);
             return;
         }
@@ -121,11 +126,15 @@ impl Session {
 }
 
 /// Has the primary bind the current statement, without waiting for the answer.
-pub(super) fn lock_at_primary(session: &mut Session) -> AtPrimary {
+pub(super) async fn lock_at_primary(session: &mut Session) -> AtPrimary {
     let Some(request) = session.current.request else { return AtPrimary::Answered };
     let bytes = session.line.bytes(request).to_vec();
     let statement = session.current.statement.clone();
-    if let Err(ended) = bind_at_primary(session, request.kind, &bytes, statement.as_ref()) {
+    let bound = match has_begun(session).await {
+        Ok(()) => bind_at_primary(session, request.kind, &bytes, statement.as_ref()),
+        lost => lost,
+    };
+    if let Err(ended) = bound {
         session.ended = Some(ended);
         return AtPrimary::ConnectionLost;
     }

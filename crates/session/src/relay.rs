@@ -286,7 +286,7 @@ impl Line {
     }
 
     /// Checks that the session has no signal to end: a session with one sends no further request.
-    fn goes_on(&self) -> Result<(), Ended> {
+    pub(super) fn goes_on(&self) -> Result<(), Ended> {
         let why = self.seat.rung(false).filter(|why| why.interrupts());
         why.map_or(Ok(()), |why| Err(Ended::SentAway(why)))
     }

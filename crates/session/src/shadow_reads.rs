@@ -3,7 +3,6 @@
 //! too.
 
 use super::Session;
-use super::flows::proof_name;
 use backend::standby::Answer;
 use cluster::plan::Leaving;
 use cluster::shadow;
@@ -86,7 +85,7 @@ impl Session {
         } else {
             shadow::compare(&before.answer, answer.held(), &after, &before.order)
         };
-        let standby = format!("{} {}", cluster.standby(standby).name, proof_name(proof));
+        let standby = format!("{} {}", cluster.standby(standby).name, proof.name());
         let compared = Compared {
             database: self.database.name(),
             statement: &self.words.text,

@@ -7,15 +7,14 @@
 use super::Session;
 use super::primary::Ended;
 use super::sql_prepare::OF_TEXTS;
+use backend::batch;
 use backend::prepared_statements::Lacking;
 use backend::request::{Kind, Request};
-use backend::statement_description;
-use backend::statement_description::Described;
+use backend::statement_description::{self, Described};
 use cluster::NamesAt;
 use history::Footprint;
 use session_state::{PARSED_UNDER, Settings};
-use wire::tag::front;
-use wire::{Bind, Close, Describe, Malformed, Parse, Splitter, Status, Step, Target};
+use wire::Status;
 
 impl Session {
     /// Checks the statements of a request that goes to the primary and that the connection lacks: they still
@@ -29,8 +28,8 @@ impl Session {
         if self.line.lent.is_none() || !matches!(request.kind, Kind::Batch | Kind::Flushed | Kind::Open) {
             return Ok(());
         }
-        let mut names =
-            used(self.line.bytes(request), self.line.client.splitter).map_err(Ended::Malformed)?;
+        let mut names = batch::statements_used(self.line.bytes(request), self.line.client.splitter)
+            .map_err(Ended::Malformed)?;
         if request.kind == Kind::Open {
             // The rest is sent as it comes, and SQL can prepare no statement in the middle of it.
             let all = self.line.statements.names();
@@ -123,35 +122,6 @@ impl Session {
         let order = |id| self.service.cluster.scheduler().order().everything_in_doubt(id);
         own || known.is_none_or(order) || !self.database.names().are_those_of(since)
     }
-}
-
-/// Names of the statements that a request uses as they were before it.
-fn used(bytes: &[u8], mut splitter: Splitter) -> Result<Vec<Box<[u8]>>, Malformed> {
-    let (mut used, mut others): (Vec<Box<[u8]>>, Vec<&[u8]>) = (Vec::new(), Vec::new());
-    let mut at = 0;
-    while let Step::Whole(frame) = splitter.next(&bytes[at..])? {
-        at += frame.bytes().len();
-        let name = match frame.tag() {
-            front::BIND => Bind::read(&frame)?.statement,
-            front::DESCRIBE => match Describe::read(&frame)? {
-                Describe { target: Target::Statement, name } => name,
-                Describe { target: Target::Portal, .. } => continue,
-            },
-            front::PARSE => {
-                others.push(Parse::read(&frame)?.name);
-                continue;
-            }
-            front::CLOSE => {
-                others.push(Close::read(&frame)?.name);
-                continue;
-            }
-            _ => continue,
-        };
-        if !name.is_empty() && !others.contains(&name) && !used.iter().any(|known| **known == *name) {
-            used.push(name.into());
-        }
-    }
-    Ok(used)
 }
 
 /// The error for a client that has the description `told`, when a server answers so; `None`: the description

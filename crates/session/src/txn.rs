@@ -54,6 +54,8 @@ pub(super) struct AtPrimary {
     pub(super) block: Option<Block<Cluster>>,
     /// No statement has run in the block.
     pub(super) fresh: bool,
+    /// Consort has answered BEGIN, and the primary's answer may still be outstanding.
+    pub(super) is_unheard: bool,
     /// The transaction has written in a database that was not followed yet.
     pub(super) early: Option<Early>,
     /// The transaction may change Consort's own objects in the database.

@@ -59,6 +59,8 @@ pub struct Block<C: Cluster> {
     deferred: Option<DeferredLocks>,
     /// A statement that does more than read has been sent to the primary: locks are not deferred any more.
     opened: bool,
+    /// A statement of the block has been sent to the primary, or is about to be.
+    reached: bool,
     /// A command of the block locks readers out, and no decoder reports that: LOCK, or one that ROLLBACK TO
     /// has undone.
     locks_by_command: bool,
@@ -77,6 +79,7 @@ impl<C: Cluster> Block<C> {
             read_locks: None,
             deferred: None,
             opened: false,
+            reached: false,
             locks_by_command: false,
         }
     }
@@ -92,6 +95,11 @@ impl<C: Cluster> Block<C> {
         self.deferred.is_some()
     }
 
+    /// True if the primary has received more of the block than BEGIN.
+    pub fn has_reached_primary(&self) -> bool {
+        self.reached
+    }
+
     /// A LOCK command of the block has locked readers out, or may have.
     pub fn locks_by_command(&mut self) {
         self.locks_by_command = true;
@@ -101,7 +109,7 @@ impl<C: Cluster> Block<C> {
     /// reads so far. Then the block must find that no relation of them was locked against readers since the
     /// first one. The error is the end of the current statement.
     pub async fn open<S: Session>(&mut self, session: &mut S) -> Result<(), Ended> {
-        self.opened = true;
+        (self.opened, self.reached) = (true, true);
         // A failed block holds nothing, and no savepoint precedes its reads.
         let stands = self.standing != Standing::Failed;
         let Some(mut deferred) = self.deferred.take().filter(|_| stands) else { return Ok(()) };

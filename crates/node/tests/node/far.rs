@@ -2,7 +2,7 @@
 //! for a while.
 
 use crate::pooled::{connections, shared};
-use crate::session::query;
+use crate::session::{answer, query};
 use crate::stage::{Open, Raw, SERVERS, database, place, until};
 use config::pooling::Pools;
 use conn::socket::Place;
@@ -13,6 +13,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use wire::Asks;
 
 /// Delay of each message, in each direction.
 const LATE: Duration = Duration::from_millis(10);
@@ -132,4 +133,43 @@ fn a_client_that_was_told_of_its_end_while_its_connection_was_left_has_ended() {
     releases.extend(hear.try_iter());
     releases.iter().for_each(|release| release.send(()).unwrap_or_default());
     assert_eq!(one.last_word(), "57P01");
+}
+
+/// BEGIN in words that only the client uses.
+const BEGIN: &str = "START TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// Makes BEGIN an error at the primary.
+fn refuses_begin(near: TcpStream, far: UnixStream) {
+    let (mut to, mut from) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            let begin = bytes[..length].windows(BEGIN.len()).position(|window| window == BEGIN.as_bytes());
+            if let Some(at) = begin {
+                bytes[at] = b'X';
+            }
+            to.write_all(&bytes[..length]).ok();
+        }
+        to.shutdown(Shutdown::Write).ok();
+    });
+    std::thread::spawn(move || std::io::copy(&mut &far, &mut &near));
+}
+
+/// The next statement would run outside the block, and commit.
+#[test]
+fn begin_refused_after_its_answer_ends_the_session() {
+    database("begin_refused");
+    let primary = relay(refuses_begin);
+    let open = Open::before(&SERVERS, Writers::Anywhere, move |setup| {
+        setup.primary.host = Host::Name(primary.ip().to_string());
+        setup.primary.port = primary.port();
+    });
+    let mut raw = Raw::ready(&open, "begin_refused");
+    assert_eq!(query(&mut raw, "SELECT count(*) FROM items"), ["100"]);
+    raw.ask(|out| out.query(BEGIN.as_bytes()));
+    assert_eq!(answer(&mut raw).1, "CZ");
+    raw.ask(|out| out.query(b"UPDATE items SET name = 'alone' WHERE id = 7"));
+    assert_eq!(raw.last_word(), "08006");
+    let names = SERVERS.query_in("begin_refused", "SELECT name FROM items WHERE id = 7");
+    assert_eq!(names[0][0].as_deref(), Some("item 7"));
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it is wrong")]
 
+mod answers_ahead;
 mod begun;
 mod consort_settings;
 mod copies;

@@ -1,0 +1,115 @@
+//! BEGIN and COMMIT that Consort answers before the primary does: the client sees one server.
+
+use crate::session::{answer, query, until_it_leaves_behind};
+use crate::stage::{LIMIT, Open, Raw, apart, database_at};
+use scheduler::Writers;
+use std::io::ErrorKind;
+use std::process::Command;
+use std::time::Duration;
+use testkit::Scratch;
+use wire::{Asks, Complaint, Frame};
+
+const READ: &str = "SELECT name FROM items WHERE id = 7";
+
+/// A session before servers of its own, with its backend at the primary. It has run a block.
+fn session(servers: &Scratch) -> (Open, Raw, String) {
+    database_at(servers, "ahead");
+    let open = Open::before(servers, Writers::Anywhere, |_| {});
+    let mut raw = Raw::ready(&open, "ahead");
+    let pid = query(&mut raw, "SELECT pg_backend_pid()").remove(0);
+    reads(&open, &mut raw);
+    assert_eq!(raw.status_after("COMMIT"), 'I');
+    (open, raw, pid)
+}
+
+/// Begins blocks until the read has left one. It stays open.
+fn reads(open: &Open, raw: &mut Raw) {
+    assert_eq!(until_it_leaves_behind(open, raw, &["BEGIN"], READ), ["item 7"]);
+}
+
+/// Stops or continues a server process.
+fn signal(pid: &str, signal: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
+
+/// True if nothing comes for a while.
+fn is_silent(raw: &Raw) -> bool {
+    raw.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let came = raw.stream.peek(&mut [0]);
+    raw.stream.set_read_timeout(Some(LIMIT)).unwrap();
+    came.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+/// The answers of the block wait: its time must not be later than theirs.
+#[test]
+fn begin_is_answered_before_the_primary() {
+    let servers = apart();
+    let (open, mut raw, pid) = session(&servers);
+    let in_one_batch = |out: &mut Vec<u8>| {
+        out.parse(b"", b"BEGIN", &[]);
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.sync();
+    };
+    for is_batch in [false, true] {
+        // A statement at the primary may have left a probe of the session to the next BEGIN.
+        reads(&open, &mut raw);
+        assert_eq!(raw.status_after("COMMIT"), 'I');
+        signal(&pid, "-STOP");
+        raw.ask(|out| if is_batch { in_one_batch(out) } else { out.query(b"BEGIN") });
+        assert_eq!(answer(&mut raw).1, if is_batch { "12CZ" } else { "CZ" });
+        raw.ask(|out| out.query(READ.as_bytes()));
+        assert!(is_silent(&raw), "the block has not begun");
+        let before = servers.query("SELECT clock_timestamp()")[0][0].clone().unwrap();
+        signal(&pid, "-CONT");
+        assert_eq!(answer(&mut raw).0, ["item 7"]);
+        assert_eq!(query(&mut raw, &format!("SELECT now() > '{before}'")), ["t"]);
+        assert_eq!(raw.status_after("COMMIT"), 'I');
+    }
+    // The next Bind of the unnamed statement finds the BEGIN there.
+    raw.ask(in_one_batch);
+    assert_eq!(answer(&mut raw).1, "12CZ");
+    raw.ask(|out| {
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.sync();
+    });
+    assert!(answer(&mut raw).1.ends_with("CZ"));
+    assert_eq!(raw.status_after("ROLLBACK"), 'I');
+}
+
+#[test]
+fn commit_is_answered_before_the_primary() {
+    let servers = apart();
+    let (open, mut raw, pid) = session(&servers);
+    reads(&open, &mut raw);
+    signal(&pid, "-STOP");
+    assert_eq!(raw.status_after("COMMIT"), 'I');
+    raw.ask(|out| out.query(b"SELECT count(pg_backend_pid())"));
+    assert!(is_silent(&raw), "the block has not ended");
+    signal(&pid, "-CONT");
+    assert_eq!(answer(&mut raw).0, ["1"]);
+    // A block that the primary has seen more of.
+    reads(&open, &mut raw);
+    query(&mut raw, "UPDATE items SET name = name WHERE id = 9");
+    signal(&pid, "-STOP");
+    raw.ask(|out| out.query(b"COMMIT"));
+    assert!(is_silent(&raw), "the block is not committed");
+    signal(&pid, "-CONT");
+    assert_eq!(answer(&mut raw).1, "CZ");
+}
+
+#[test]
+fn begin_answered_ahead_of_a_lost_backend_fails() {
+    let servers = apart();
+    let (_open, mut raw, pid) = session(&servers);
+    signal(&pid, "-STOP");
+    raw.ask(|out| out.query(b"BEGIN"));
+    assert_eq!(answer(&mut raw).1, "CZ");
+    servers.query(&format!("SELECT pg_terminate_backend({pid})"));
+    signal(&pid, "-CONT");
+    let message = raw.message().expect("an error");
+    let frame = Frame::new(&message).unwrap();
+    assert_eq!(Complaint::read(&frame).sqlstate(), b"57P01");
+    assert_eq!(raw.message(), None);
+}
