@@ -5,6 +5,7 @@ mod attaching;
 mod backed_up;
 mod bank;
 mod barriers;
+mod block_histories;
 mod commands;
 mod commit_tokens;
 mod configuration;
