@@ -52,6 +52,11 @@ fn nothing_is_said_inside_a_row() {
     let open = Open::trusting();
     let mut raw = Raw::ready(&open, "postgres");
     raw.ask(|out| out.query(b"SELECT repeat('x', 100000000) AS large_and_unread"));
+    assert_eq!(raw.message().expect("its description")[0], b'T');
+    // A server that waits to write shows nothing of what the client has received.
+    let mut first = [0];
+    raw.stream.peek(&mut first).unwrap();
+    assert_eq!(first, *b"D");
     let stuck =
         "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'ClientWrite' AND query ~ 'large_and_unread'";
     until(|| !SERVERS.query(stuck).is_empty());
@@ -59,7 +64,6 @@ fn nothing_is_said_inside_a_row() {
         let all = door.registry.seats();
         all.iter().for_each(|seat| seat.ring(true, Leave::Killed));
     });
-    assert_eq!(raw.message().expect("its description")[0], b'T');
     let mut rest = Vec::new();
     raw.stream.read_to_end(&mut rest).unwrap();
     let value = &rest[11..];
