@@ -389,20 +389,33 @@ fn deferred_lacked_statement_fails_once() {
         on(setup);
         setup.pools = Pools::of_all(shared(2));
     });
-    let (mut raw, mut holder) = (Raw::ready(&open, "lacked"), Raw::ready(&open, "lacked"));
+    let mut raw = Raw::ready(&open, "lacked");
+    let (mut holder, mut other) = (Raw::ready(&open, "lacked"), Raw::ready(&open, "lacked"));
     learns(&open, &mut raw, READ);
-    assert_eq!(parse_named(&mut raw, b"kept", READ), "");
+    let mut names = (0..).map(|number| format!("kept{number}").into_bytes());
     until(|| {
-        // The connection that has parsed it is another's.
+        // The connection that has parsed it is another's, and the second one lacks it.
+        let name = names.next().expect("numbers go on");
         query(&mut holder, "BEGIN");
-        query(&mut raw, "BEGIN");
+        assert_eq!(parse_named(&mut raw, &name, READ), "");
+        query(&mut other, "BEGIN");
+        query(&mut holder, "ROLLBACK");
         let before = open.reads_at_standbys();
-        assert_eq!(run_named(&mut raw, b"kept"), ["item 7"]);
+        // A BEGIN of its own would have the connection learn it.
+        raw.ask(|out| {
+            out.parse(b"", b"BEGIN", &[]);
+            for statement in [&b""[..], &name] {
+                out.bind_plain(statement);
+                out.execute(b"", 0);
+            }
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw), (vec!["item 7".to_owned()], "12C2DCZ".to_owned()));
         let left = open.reads_at_standbys() > before;
         if !left {
             query(&mut raw, "ROLLBACK");
         }
-        query(&mut holder, "ROLLBACK");
+        query(&mut other, "ROLLBACK");
         left
     });
     servers.query_in("lacked", "DROP TABLE items");
