@@ -32,7 +32,7 @@ check: ## formatting, lints, documentation, laws of the code, licences of the de
 	$(CARGO) fetch -q --locked --manifest-path fuzz/Cargo.toml
 
 test-all: check ## check, then test with more seeds, drivers and their own suites, applications, pgbench, PostgreSQL's own suite (also in shadow mode), experiments in short, full disks, stores over Cassandra, the package
-	@SIM_SEEDS=25000 LEAK_SEEDS=100000 CORPUS_SHARE=1 HISTORY_SECONDS=600 $(MAKE) test
+	@SIM_SEEDS=25000 LEAK_SEEDS=100000 CORPUS_SHARE=1 HISTORY_SECONDS=600 MATRIX_DESIGNS=7 $(MAKE) test
 	@$(MAKE) majors
 	@$(MAKE) drivers
 	@$(MAKE) suites

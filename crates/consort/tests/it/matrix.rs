@@ -1,12 +1,11 @@
 //! The same statements, of every type and every class of DDL, through every design. Each is answered as by a
 //! single server, and after each part all nodes have the data of that server. No replica has them by a new
-//! copy, except for statements that are known to need one.
+//! copy, except for statements that are known to need one. `MATRIX_DESIGNS=7` runs them through all designs.
 
 mod copies;
 
 use std::io::Write;
 use std::process::Stdio;
-use std::sync::LazyLock;
 
 use copies::Copies;
 use design::{Design, Reads};
@@ -267,57 +266,33 @@ fn verified(console: &mut Console) -> Vec<String> {
     lines
 }
 
-/// Everything, through one design in which the primary alone executes what clients write.
-fn execute_at_the_primary(design: &Design) {
-    static ALONE: LazyLock<(Vec<Part>, Vec<Expected>)> = LazyLock::new(|| {
-        let parts: Vec<Part> = [STATEMENTS, DEFINITIONS].into_iter().flat_map(parts).collect();
-        let expected = expected(&parts);
-        (parts, expected)
-    });
-    let (parts, expected) = &*ALONE;
+/// The first designs of a kind: one, or as many as `MATRIX_DESIGNS` says.
+fn designs(of_kind: impl Fn(&Design) -> bool) -> impl Iterator<Item = Design> {
+    let wished = std::env::var("MATRIX_DESIGNS").ok().and_then(|count| count.parse().ok());
+    design::PRIMARY_COPY.into_iter().filter(of_kind).take(wished.unwrap_or(1))
+}
+
+#[test]
+fn every_design_answers_and_holds_what_a_single_server_does() {
+    let parts: Vec<Part> = [STATEMENTS, DEFINITIONS].into_iter().flat_map(parts).collect();
     let count: usize = parts.iter().map(|part| part.statements.len()).sum();
     assert!(count >= 600, "{count} statements");
-    let wrong = run(design, parts, expected);
+    let expected = expected(&parts);
+    let wrong: Vec<String> =
+        designs(|design| !design.orders_first()).flat_map(|design| run(&design, &parts, &expected)).collect();
     assert!(wrong.is_empty(), "{} are otherwise:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The same through one that orders transactions before they run, and refuses some.
-fn execute_everywhere(design: &Design) {
+#[test]
+fn designs_that_order_first_answer_and_hold_what_a_single_server_does_or_refuse() {
     let (mut parts, definitions) = (parts(STATEMENTS), parts(DEFINITIONS));
     let usual = parts.len();
     let count: usize = parts.iter().map(|part| part.statements.len()).sum();
     parts.extend(definitions);
-    let (wrong, done) = run_what_is_not_refused(design, &parts);
-    assert!(wrong.is_empty(), "{} are otherwise:\n{}", wrong.len(), wrong.join("\n"));
-    let done: usize = done.iter().take(usual).sum();
-    assert!(done * 10 >= count * 9, "{} has refused all but {done} of {count}", design.name);
-}
-
-/// Each design of the table answers, and holds, what a single server does: a test for each.
-macro_rules! designs {
-    ($($name:ident of $design:literal)*) => {
-        $(
-            #[test]
-            fn $name() {
-                let design = design::chosen($design).expect("a design has the name");
-                if design.orders_first() { execute_everywhere(&design) } else { execute_at_the_primary(&design) }
-            }
-        )*
-
-        #[test]
-        fn every_design_with_one_primary_has_a_test() {
-            let tested = [$($design),*];
-            assert!(design::PRIMARY_COPY.iter().all(|design| tested.contains(&design.name)));
-        }
-    };
-}
-
-designs! {
-    consort of "consort"
-    weak of "weak"
-    ganymed of "ganymed"
-    hihooi of "hihooi"
-    forward of "forward"
-    one_copy of "1sr"
-    conflict_aware of "conflict-aware"
+    for design in designs(Design::orders_first) {
+        let (wrong, done) = run_what_is_not_refused(&design, &parts);
+        assert!(wrong.is_empty(), "{} are otherwise:\n{}", wrong.len(), wrong.join("\n"));
+        let done: usize = done.iter().take(usual).sum();
+        assert!(done * 10 >= count * 9, "{} has refused all but {done} of {count}", design.name);
+    }
 }
