@@ -352,14 +352,16 @@ mod tests {
         };
         let primary = versions(&[("citext", "1.6"), ("hstore", "1.7"), ("plpgsql", "1.0")]);
         let replica = versions(&[("hstore", "1.8"), ("isn", "1.2"), ("plpgsql", "1.0")]);
+        let sentences: Vec<String> =
+            differing_extensions(&primary, &replica, "the replica").into_values().collect();
         assert_eq!(
-            differing_extensions(&primary, &replica),
+            sentences,
             [
                 "extension citext is version 1.6 at the primary, not available at the replica",
                 "extension hstore is version 1.7 at the primary, 1.8 at the replica",
             ]
         );
-        assert!(differing_extensions(&primary, &primary).is_empty());
+        assert!(differing_extensions(&primary, &primary, "the replica").is_empty());
     }
 
     #[test]

@@ -40,6 +40,7 @@ use postgres::programs::Programs;
 use postgres::version;
 use replica_apply::apply::{self, Batch, Feeder, Part, Unrun};
 use replica_apply::clone::{self, Chosen, Found};
+use rests::{WELL_FED, rest_behind};
 use scheduler::StandbyId;
 use sequences::Told;
 use std::cell::Cell;
@@ -309,6 +310,46 @@ impl<'a> Feeding<'a> {
     /// Returns true if a copy was begun and not completed.
     fn was_copying(&self) -> bool {
         self.copies_since.get().is_some() && self.fed_since.get().is_none()
+    }
+
+    /// Notes that the existing copy cannot be fed any more. Returns the pause before the next copy.
+    fn anew(&self, why: String) -> Duration {
+        let replica = &self.setup.name;
+        tracing::warn!(replica, database = self.database.name(), why, "copying the database again");
+        self.cluster.fed_leaves(self.id, self.of);
+        self.in_vain(why)
+    }
+
+    /// Notes that a copy failed, or became useless. Returns the pause before the next copy.
+    fn in_vain(&self, why: String) -> Duration {
+        let (feeds, of, id) = (self.cluster.feeds(), self.of, self.id);
+        if self.fed_since.get().is_some_and(|since| since.elapsed() > WELL_FED) {
+            feeds.copied_well(of, id, why.clone());
+            feeds.set_stage(of, id, Stage::Waiting(why));
+            return RECONNECT_AFTER;
+        }
+        let copies = feeds.copied_in_vain(of, id, why.clone());
+        let began = self.copies_since.get();
+        let took = self.fed_since.get().zip(began).map(|(fed_since, began)| fed_since - began);
+        let rest = rest_behind(copies, took);
+        let said = match copies {
+            1 => why,
+            _ => format!("{why}; {copies} copies failed, the next one begins in {rest:?}"),
+        };
+        feeds.set_stage(of, id, Stage::Waiting(said));
+        rest
+    }
+
+    /// Pauses, unless an operator gives a command, or there is nothing more to be done.
+    async fn rest(&self, pause: Duration) {
+        let (cluster, until) = (self.cluster, Instant::now() + pause);
+        while !cluster.stopping() && cluster.has(self.database) && cluster.is_here(self.id) {
+            let left = until.saturating_duration_since(Instant::now());
+            let told = tokio::time::timeout(left.min(LONGEST_PAUSE), cluster.replica_told(self.id)).await;
+            if told.is_ok() || left <= LONGEST_PAUSE {
+                return;
+            }
+        }
     }
 
     /// Runs until the feed cannot go on, or an operator pauses it.

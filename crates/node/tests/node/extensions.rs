@@ -1,6 +1,6 @@
 //! Queries that use extensions: answered as the primary does, most of them by a standby, the others for a reason of their own.
 
-use crate::session::{answer, query, until_it_leaves};
+use crate::session::{query, until_it_leaves};
 use crate::stage::{LIMIT, Open, Raw, apart, run, until};
 use cluster::shadow::Report;
 use local_cluster::{Node, Options};
@@ -8,7 +8,6 @@ use postgres::address::Control;
 use postgres::facts;
 use scheduler::Writers;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 use testkit::Scratch;
@@ -422,7 +421,9 @@ mod vector {
 #[cfg(feature = "extensions")]
 mod packaged {
     use super::*;
+    use crate::session::answer;
     use history::Lsn;
+    use std::process::Command;
     use wire::Asks;
 
     /// Extensions that Debian has in packages of their own, with queries.
@@ -447,7 +448,7 @@ mod packaged {
         queries_are_as_direct(&PACKAGED);
     }
 
-    /// It runs in one database, by its own worker.
+    /// The extension runs in one database, by its own worker.
     #[test]
     fn queries_of_pg_cron_are_as_direct() {
         let mut options = Options { standbys: 1, ..Scratch::options() };
