@@ -40,6 +40,8 @@ pub struct Row {
     pub count: u64,
     /// Total time from arrival to the last byte.
     pub time: Duration,
+    /// Part of it without the waits for a connection, for freshness and for proofs.
+    pub at_server: Duration,
 }
 
 /// Routes of statements.
@@ -49,8 +51,15 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Notes the route and the duration of a statement of this shape.
-    pub fn went(&self, database: &str, shape: &Shape, text: &str, went: Went, time: Duration) {
+    /// Notes the route of a statement of this shape, its duration, and the part of it without waits.
+    pub fn went(
+        &self,
+        database: &str,
+        shape: &Shape,
+        text: &str,
+        went: Went,
+        (time, at_server): (Duration, Duration),
+    ) {
         let place = place(database, shape);
         let mut rows = self.rows.borrow_mut();
         if rows.len() >= MAX_ROWS {
@@ -62,18 +71,20 @@ impl Routes {
             went,
             count: 0,
             time: Duration::ZERO,
+            at_server: Duration::ZERO,
         });
         row.count += 1;
         row.time += time;
+        row.at_server += at_server;
     }
 
-    /// Mean duration of the statements of this shape, at any node. `None` if there were none.
-    pub fn mean(&self, database: &str, shape: &Shape) -> Option<Duration> {
+    /// Mean time of the statements of this shape, at any node, without the waits of Consort. `None` if there were none.
+    pub fn cost(&self, database: &str, shape: &Shape) -> Option<Duration> {
         let place = place(database, shape);
         let rows = self.rows.borrow();
         let of_shape = rows.range((place, Went::FIRST)..).take_while(|((at, _), _)| *at == place);
         let (count, time) = of_shape
-            .fold((0, Duration::ZERO), |(count, time), (_, row)| (count + row.count, time + row.time));
+            .fold((0, Duration::ZERO), |(count, time), (_, row)| (count + row.count, time + row.at_server));
         (count > 0).then(|| time / u32::try_from(count).unwrap_or(u32::MAX))
     }
 
@@ -154,7 +165,7 @@ mod tests {
     fn went(routes: &Routes, text: &str) {
         let shape = Shape::of(text, Strings::Standard);
         let reason = Went::Primary(Reason::Stay("write"));
-        routes.went("d", &shape, text, reason, Duration::from_millis(1));
+        routes.went("d", &shape, text, reason, (Duration::from_millis(3), Duration::from_millis(1)));
     }
 
     #[test]
@@ -167,11 +178,20 @@ mod tests {
     }
 
     #[test]
+    fn waits_are_no_cost() {
+        let routes = Routes::default();
+        (0..10).for_each(|n| went(&routes, &format!("SELECT a FROM t WHERE id = {n}")));
+        let cost = |text| routes.cost("d", &Shape::of(text, Strings::Standard));
+        assert_eq!(cost("SELECT a FROM t WHERE id = 7"), Some(Duration::from_millis(1)));
+        assert_eq!(cost("SELECT b FROM t WHERE id = 7"), None);
+    }
+
+    #[test]
     fn databases_are_kept_apart() {
         let routes = Routes::default();
         let shape = Shape::of("SELECT 1", Strings::Standard);
         for database in ["a", "b"] {
-            routes.went(database, &shape, "SELECT 1", Went::Primary(Reason::NoStandby), Duration::ZERO);
+            routes.went(database, &shape, "SELECT 1", Went::Primary(Reason::NoStandby), Default::default());
         }
         assert_eq!(routes.rows().len(), 2);
     }

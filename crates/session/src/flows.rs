@@ -397,8 +397,10 @@ impl Session {
             }
             Went::Standby(_, proof) => cluster.metrics().reads_at_standbys.one(proof),
         }
+        let held = self.line.seat.take_held();
         if !self.words.text.is_empty() {
-            cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, took);
+            let times = (took, self.current.waits.parts(took, held).1);
+            cluster.routes().went(self.database.name(), &self.words.shape, &self.words.text, went, times);
         }
         let ended = self.line.status() == Status::Idle;
         let transaction = ended.then(|| {
@@ -408,7 +410,6 @@ impl Session {
         self.times.began = if ended { None } else { self.times.began.or(Some(self.current.waits.came)) };
         let moved = self.line.client.take_moved();
         let named = std::mem::take(&mut self.line.statements.counted);
-        let held = self.line.seat.take_held();
         if self.service.statement_log.get().is_on() {
             self.log_statement(went, took, held);
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use transaction::{AtPrimary, Locks};
 use wire::{Answers, Frame, Problem, Status};
 
-/// Average duration below which a statement stays with its block: locking its tables costs about as much.
+/// Average time at the server below which a statement stays with its block: locking its tables costs about as much.
 const WORTH: Duration = Duration::from_millis(2);
 
 /// The read takes less time than its offload is worth, inside a block.
@@ -185,10 +185,10 @@ pub(super) fn bind_at_primary(
     Ok(())
 }
 
-/// True if statements of this shape are known to take long.
+/// True if statements of this shape are known to take long at the server.
 pub(super) fn takes_long(session: &Session, shape: &Shape) -> bool {
     let routes = session.service.cluster.routes();
-    routes.mean(session.database.name(), shape).is_some_and(|mean| mean >= WORTH)
+    routes.cost(session.database.name(), shape).is_some_and(|cost| cost >= WORTH)
 }
 
 /// The statement that the client parses with the current request, if only the rest of the request failed

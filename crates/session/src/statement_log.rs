@@ -41,14 +41,19 @@ impl Waits {
     pub(super) fn and_for(&mut self, more: Duration) {
         self.fresh += more;
     }
+
+    /// Returns the wait for a connection, and the time at the server. `took` is the whole duration, `held` the part of it before
+    /// the request began, including the time that the client was held.
+    pub(super) fn parts(&self, took: Duration, held: Duration) -> (Duration, Duration) {
+        let connection = held.saturating_sub(self.held_before);
+        (connection, took.saturating_sub(self.fresh + connection))
+    }
 }
 
 impl Session {
-    /// Begins a wait for freshness. Recorded only if the statement log is on.
+    /// Begins a wait for freshness.
     pub(super) fn waits_for_freshness(&mut self) {
-        if self.service.statement_log.get().is_on() {
-            self.current.waits.since = Some(Instant::now());
-        }
+        self.current.waits.since = Some(Instant::now());
     }
 
     /// Logs the statement, with the place where it ran and its duration, if the log wants it. `held` is the
@@ -71,9 +76,8 @@ impl Session {
                 &name
             }
         };
-        let Waits { held_before, fresh, .. } = self.current.waits;
-        let connection = held.saturating_sub(held_before);
-        let server = took.saturating_sub(fresh + connection);
+        let fresh = self.current.waits.fresh;
+        let (connection, server) = self.current.waits.parts(took, held);
         let seat = &self.line.seat;
         let application = self.line.reported().get("application_name").unwrap_or(seat.application.as_bytes());
         let application = String::from_utf8_lossy(application);

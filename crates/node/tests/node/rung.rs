@@ -256,3 +256,24 @@ fn nothing_is_closed_for_who_may_have_no_connection() {
     query(&mut used, "COMMIT");
     waits.until_ready();
 }
+
+/// Reads of a block are offloaded by their cost, which must not be the time that they have waited.
+#[test]
+fn wait_for_connection_is_no_cost() {
+    const WAIT: Duration = Duration::from_millis(200);
+    const READ: &str = "SELECT name FROM items WHERE id = 3";
+    database("wait_is_no_cost");
+    let open = sharing(1);
+    let (mut busy, mut raw) = (Raw::ready(&open, "wait_is_no_cost"), Raw::ready(&open, "wait_is_no_cost"));
+    query(&mut busy, "BEGIN");
+    query(&mut busy, "SELECT 1 FROM pg_backend_pid()");
+    raw.ask(|out| out.query(READ.as_bytes()));
+    wait(&open, 1);
+    let began = Instant::now();
+    until(|| began.elapsed() > WAIT);
+    query(&mut busy, "COMMIT");
+    assert_eq!(raw.until_ready(), "TDCZ");
+    let rows = open.cluster(|cluster| cluster.routes().rows());
+    let row = rows.iter().find(|row| row.statement.starts_with("SELECT name")).expect("the read has a row");
+    assert!(row.time > WAIT && row.at_server < row.time - WAIT, "{row:?}");
+}
