@@ -108,6 +108,18 @@ impl Claim {
         }
     }
 
+    /// Completes when the node has sent what it was asked for. A request that begins then is not reached: a server ignores a
+    /// cancellation that comes between requests.
+    pub async fn cancellation_is_sent(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.cancellation.get() != Cancellation::Asked {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// Completes when the transaction must end.
     pub async fn doomed(&self) {
         loop {
@@ -126,12 +138,15 @@ pub struct Sends(Rc<Claim>);
 impl Drop for Sends {
     fn drop(&mut self) {
         self.0.cancellation.set(Cancellation::Sent);
+        self.0.told.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
 
     #[test]
     fn late_cancellation_is_a_conflict_and_a_later_one_is_not() {
@@ -144,6 +159,18 @@ mod tests {
         assert!(claim.has_caused(QUERY_CANCELED));
         claim.outlives_cancellation();
         assert!(!claim.has_caused(QUERY_CANCELED));
+    }
+
+    #[test]
+    fn request_waits_for_a_cancellation_that_is_asked_for() {
+        let claim = Rc::new(Claim::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pin!(claim.cancellation_is_sent()).poll(&mut cx).is_ready());
+        let sends = claim.sends_cancellation();
+        let mut waits = pin!(claim.cancellation_is_sent());
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        drop(sends);
+        assert!(waits.poll(&mut cx).is_ready());
     }
 
     #[test]

@@ -234,6 +234,8 @@ impl Session {
         self.seat.active();
         self.seat.running.forget();
         self.held.begin(false);
+        // It was meant for an earlier transaction: a ROLLBACK that follows must not end in its error.
+        self.node.claim.cancellation_is_sent().await;
         self.outlives_cancellation = self.node.claim.cancellation.get() == Cancellation::Sent;
         if !self.node.has_joined {
             self.node.joins().await?;
