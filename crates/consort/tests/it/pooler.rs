@@ -88,27 +88,31 @@ fn bounded_read_is_no_older_than_its_bound() {
     let (serving, mut console, url) = pooler();
     let bound = Duration::from_millis(300);
     let mut reader = at(&url, "bounded 300ms");
-    leaves(&mut console, &mut reader, READ, 0);
-    stands_still(&serving);
     let mut writer = direct(serving.servers.primary());
     let mut commits = vec![(Instant::now(), 0)];
-    let (mut stale, mut left) = (0, 0);
-    for n in 1..=20 {
-        writer.rows(&format!("UPDATE counter SET n = {n} WHERE id = 1")).unwrap();
-        commits.push((Instant::now(), n));
-        let until = Instant::now() + Duration::from_millis(50);
-        while Instant::now() < until {
-            let begun = Instant::now();
-            let (seen, at_standby) = reads(&mut console, &mut reader, READ);
-            let due = commits.iter().filter(|(at, _)| *at + bound < begun).map(|(_, n)| *n).max();
-            assert!(due.is_none_or(|due| seen[0] >= due), "{seen:?} is older than {due:?}");
-            stale += u64::from(seen[0] < n);
-            left += at_standby;
+    let (mut n, mut stale, mut left) = (0, 0, 0);
+    // On a busy machine a round may be too slow for its bound.
+    eventually("use of the bound", || {
+        leaves(&mut console, &mut reader, READ, n);
+        stands_still(&serving);
+        for _ in 0..20 {
+            n += 1;
+            writer.rows(&format!("UPDATE counter SET n = {n} WHERE id = 1")).unwrap();
+            commits.push((Instant::now(), n));
+            let until = Instant::now() + Duration::from_millis(50);
+            while Instant::now() < until {
+                let begun = Instant::now();
+                let (seen, at_standby) = reads(&mut console, &mut reader, READ);
+                let due = commits.iter().filter(|(at, _)| *at + bound < begun).map(|(_, n)| *n).max();
+                assert!(due.is_none_or(|due| seen[0] >= due), "{seen:?} is older than {due:?}");
+                stale += u64::from(seen[0] < n);
+                left += at_standby;
+            }
         }
-    }
-    assert!(stale > 0 && left > 0, "the bound was used: {stale} stale, {left} at the standby");
-    serving.servers.set_apply_delay(0, Duration::ZERO);
-    leaves(&mut console, &mut reader, READ, 20);
+        serving.servers.set_apply_delay(0, Duration::ZERO);
+        stale > 0 && left > 0
+    });
+    leaves(&mut console, &mut reader, READ, n);
 }
 
 /// DDL past Consort is found by its digest, and statements are analysed again; temporary tables are none.
