@@ -397,7 +397,7 @@ impl Session {
             if !in_block {
                 self.hear_before_it_reads().await?;
             }
-            self.waits_for_freshness();
+            self.current.waits.since = Some(std::time::Instant::now());
         }
         match plan {
             Plan::Leaves(leaving) if !self.keeps_its_names().await? => {

@@ -19,7 +19,7 @@ pub(super) struct Waits {
     /// Time that the client was held before the request began.
     held_before: Duration,
     /// Time since which the request waits for freshness, or for its proof.
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
     /// Total wait for freshness so far.
     fresh: Duration,
 }
@@ -51,11 +51,6 @@ impl Waits {
 }
 
 impl Session {
-    /// Begins a wait for freshness.
-    pub(super) fn waits_for_freshness(&mut self) {
-        self.current.waits.since = Some(Instant::now());
-    }
-
     /// Logs the statement, with the place where it ran and its duration, if the log wants it. `held` is the
     /// part of the duration before the statement began, including the time that the client was held.
     #[cold]

@@ -33,7 +33,7 @@ pub(super) const FIELDS: &[Exception] = &[
 pub(super) const METHODS: &[Exception] = &[
     ("crates/session-state/src/state.rs", "SessionState", 69),
     ("crates/cluster/src/lib.rs", "Cluster", 129),
-    ("crates/session/src/lib.rs", "Session", 321),
+    ("crates/session/src/lib.rs", "Session", 320),
     ("crates/session/src/primary.rs", "Primary", 56),
     ("crates/backend/src/prepared_statements.rs", "Statements", 61),
     ("crates/order/src/order.rs", "Order", 67),
