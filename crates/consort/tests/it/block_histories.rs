@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use workloads::check::{History, Key, Model, Operation, Outcome, Transaction, Value, check};
 
-use crate::fixture::{Serving, eventually};
+use crate::fixture::{Ends, Serving, eventually, history_time};
 use crate::load::{ANYWHERE, Client as One, Console, THROUGH, past, served, serving};
 
 const BEGINS: [&str; 3] = ["BEGIN", "BEGIN ISOLATION LEVEL READ COMMITTED", "START TRANSACTION READ WRITE"];
@@ -49,20 +49,6 @@ const BLOCKS_PER_FAULT: u64 = 120;
 const ENOUGH: (i64, u64) = (4, 51);
 /// Longest time in which a history comes to have them.
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// Time of all histories together, in seconds.
-fn seconds() -> u64 {
-    std::env::var("HISTORY_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(20)
-}
-
-/// Ends the recording, also when the work alongside it fails.
-struct Ends(Stop);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.now();
-    }
-}
 
 /// State that all clients of a run share.
 struct Shared {
@@ -546,7 +532,7 @@ fn recorded(shared: &Arc<Shared>, seed: u64) -> Log {
 fn block_histories_are_of_one_server() {
     for (lines, foreign) in [(THROUGH, false), (ANYWHERE, true)] {
         let (serving, mut console, url) = serving(2, &format!("{lines}\n{PATIENT}"));
-        let time = Duration::from_secs(seconds()) / 4;
+        let time = history_time(20) / 4;
         is_of_one_server((&serving, &mut console, &url), foreign, time, |_| {});
     }
 }
@@ -581,5 +567,5 @@ fn block_histories_hold_while_standbys_fail() {
             }
         }
     };
-    is_of_one_server((&serving, &mut console, &url), true, Duration::from_secs(seconds()) / 2, strike);
+    is_of_one_server((&serving, &mut console, &url), true, history_time(20) / 2, strike);
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use load_clients::progress::Progress;
 use load_clients::stop::Stop;
@@ -12,6 +13,22 @@ use postgres::programs::VARIABLE;
 use testkit::Scratch;
 
 pub(crate) use testkit::{Done, LIMIT, UpFolder, eventually, psql, run, temporary};
+
+/// Time of all histories of a test together: as many seconds as `HISTORY_SECONDS` says (`make test-all` asks for longer ones), or
+/// these.
+pub(crate) fn history_time(usual_seconds: u64) -> Duration {
+    let wished = std::env::var("HISTORY_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(wished.unwrap_or(usual_seconds))
+}
+
+/// Ends the recording of a history, also when the work alongside it fails.
+pub(crate) struct Ends(pub(crate) Stop);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.now();
+    }
+}
 
 /// The program under test.
 pub(crate) const CONSORT: &str = env!("CARGO_BIN_EXE_consort");

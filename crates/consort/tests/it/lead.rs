@@ -10,7 +10,7 @@ use workloads::check::check;
 use workloads::histories::{Isolation, Recorded, Workload, record, set_up};
 
 use crate::fed::all_equal;
-use crate::fixture::{Serving, eventually, psql};
+use crate::fixture::{Ends, Serving, eventually, psql};
 use crate::load::{ANYWHERE, Client, Console, Load, READ_QUIET, THROUGH, Trouble, past, serves, serving};
 use crate::ordered::verified;
 use crate::serving::{figure, page};
@@ -334,15 +334,6 @@ fn goes_on_at_all(leading: &Serving, row: u32) {
     client.rows(&format!("INSERT INTO t VALUES ({row})")).expect("it writes");
     assert_eq!(client.one("SELECT count(*) FROM t").expect("it reads"), row.to_string());
     verified(leading);
-}
-
-/// Ends the recording, also when the work alongside it fails.
-struct Ends(Stop);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.now();
-    }
 }
 
 /// A history of clients that name both, while one after the other takes over and has reads run at this standby or replica.

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use testkit::RedisServer;
 use testkit::redis::{Client, Frame};
 use workloads::check::{History, Key, Model, Operation, Outcome, Transaction, Value, check};
 
 use super::design;
-use crate::fixture::{eventually, free_port, serve, temporary};
+use crate::fixture::{eventually, free_port, history_time, serve, temporary};
 
 /// Lists, and clients that append to them.
 const LISTS: u32 = 4;
@@ -22,12 +22,6 @@ const CLIENTS: usize = 5;
 const FULL: u32 = 60;
 /// Commits between two faults.
 const COMMITS: usize = 40;
-
-/// Seconds of a history at least. `make test-all` sets another number.
-fn seconds() -> Duration {
-    let given = std::env::var("HISTORY_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(given.unwrap_or(0))
-}
 
 /// State that the clients share.
 struct Run {
@@ -182,7 +176,7 @@ impl Drop for Serving {
 
 /// Faults in turn: Consort dies, the store dies, the store stands still.
 fn strikes(run: &Run, serving: &mut Serving, server: &mut RedisServer) {
-    let until = Instant::now() + seconds();
+    let until = Instant::now() + history_time(0);
     loop {
         run.commits();
         serving.dies();

@@ -3,7 +3,7 @@
 
 use super::{Peers, in_memory};
 use crate::cut_network::Network;
-use crate::fixture::eventually;
+use crate::fixture::{Ends, eventually, history_time};
 use crate::load::Client;
 use load_clients::progress::Progress;
 use load_clients::stop::Stop;
@@ -15,20 +15,6 @@ use workloads::histories::{Isolation, Recorded, Workload, record, set_up};
 const LONG: Duration = Duration::from_secs(600);
 /// Commits between two faults.
 const COMMITS: u64 = 150;
-
-/// Faults of every kind come in any order for this time in seconds, in all; `make test-all` takes longer.
-fn seconds() -> u64 {
-    std::env::var("HISTORY_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(20)
-}
-
-/// Ends the recording, also when the work alongside it fails.
-struct Ends(Stop);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.now();
-    }
-}
 
 /// Waits for so many more commits, whatever becomes of the clients meanwhile.
 fn commits(peers: &Peers) {
@@ -179,7 +165,7 @@ fn strikes_at_random(peers: &mut Peers, networks: &[Network], until: Instant) {
 /// Nodes that are killed, hang and are cut off, in any order, at both consistencies of each design.
 #[test]
 fn histories_hold_under_faults_of_every_kind() {
-    let each = Duration::from_secs(seconds()) / 6;
+    let each = history_time(20) / 6;
     for design in design::CERTIFIED {
         for (consistency, owed) in
             [("session", Model::StrongSessionSnapshotIsolation), ("strong", Model::StrongSnapshotIsolation)]

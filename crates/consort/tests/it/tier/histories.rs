@@ -2,7 +2,7 @@
 
 use super::Tier;
 use crate::cut_network::Network;
-use crate::fixture::eventually;
+use crate::fixture::{Ends, eventually, history_time};
 use load_clients::progress::Progress;
 use load_clients::stop::Stop;
 use rustix::process::Signal;
@@ -14,15 +14,6 @@ use workloads::histories::{Isolation, Recorded, Workload, record, set_up_texts};
 const LONG: Duration = Duration::from_secs(600);
 /// Versions between two faults.
 const COMMITS: u64 = 150;
-
-/// Ends the recording, also when the work alongside it fails.
-struct Ends(Stop);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.now();
-    }
-}
 
 /// Waits for so many more versions, whatever becomes of the clients meanwhile.
 fn commits(tier: &Tier) {
@@ -120,7 +111,6 @@ fn fault(tier: &Tier, networks: &[Network], random: &mut fastrand::Rng) {
 /// Rounds of one history each, every second one with networks that are cut in place of nodes that are killed.
 #[test]
 fn histories_are_strictly_serializable_under_random_faults() {
-    let seconds = std::env::var("HISTORY_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let since = Instant::now();
     for seed in 0.. {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -142,7 +132,7 @@ fn histories_are_strictly_serializable_under_random_faults() {
         });
         assert!(findings.holds(Model::StrictSerializable), "seed {seed}: {findings}");
         assert!(findings.living as u64 > 4 * COMMITS, "seed {seed}: {findings}");
-        if seed > 0 && since.elapsed() >= Duration::from_secs(seconds) {
+        if seed > 0 && since.elapsed() >= history_time(0) {
             return;
         }
     }
