@@ -24,8 +24,10 @@ up() {
     printf 'host all known 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n' >"$dir/rules"
     touch "$dir/users"
     sed -i "s|^auth_type = .*|auth_type = \"hba\"\npool_mode = \"session\"\nauth_hba_file = \"$dir/rules\"\nauth_file = \"$dir/users\"\nmax_clients = 5000|" "$file"
-    { sed '/^# The servers/,$d' "$file" && cat && printf '[user.%s]\npool_mode = "transaction"\n\n' pooled known &&
-        sed -n '/^# The servers/,$p' "$file"; } >"$file.new"
+    # `consort up` writes all below this line again.
+    grep -q '^# Servers of `consort up`' "$file"
+    { sed '/^# Servers of `consort up`/,$d' "$file" && cat && printf '[user.%s]\npool_mode = "transaction"\n\n' pooled known &&
+        sed -n '/^# Servers of `consort up`/,$p' "$file"; } >"$file.new"
     mv "$file.new" "$file"
     "$consort" up --dir "$dir" >/dev/null
     psql -qX "$(url "$1")" -c "CREATE ROLE pooled SUPERUSER LOGIN" -c "CREATE ROLE known SUPERUSER LOGIN PASSWORD 'known'"
@@ -94,7 +96,7 @@ if runs tls; then
     openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "$home/key.pem" -out "$home/cert.pem" 2>/dev/null
     chmod 644 "$home/cert.pem" && chmod 600 "$home/key.pem"
     if [ "$(id -u)" = 0 ]; then chown postgres "$home/key.pem"; fi # the user of PostgreSQL and PgBouncer
-    up tls --standbys 0 --writers anywhere
+    up tls --standbys 0 --writers anywhere </dev/null
     psql -qX "$(direct tls primary)" -c "ALTER SYSTEM SET ssl_cert_file = '$home/cert.pem'" \
         -c "ALTER SYSTEM SET ssl_key_file = '$home/key.pem'" -c "ALTER SYSTEM SET ssl = on" -c "SELECT pg_reload_conf()" >/dev/null
     "$consort" down --dir "$home/tls"
