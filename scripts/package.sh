@@ -53,7 +53,7 @@ if [ "$1" = configure ]; then
     chmod 750 /etc/consort
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
-        # The administrator starts the service after configuring it; a running one is taken over by the new program.
+        # The administrator starts the service after configuring it; a running one is restarted with the new program.
         systemctl try-restart consort.service
     fi
 fi
