@@ -92,7 +92,7 @@ impl Design {
 /// The default design.
 pub const CONSORT: Design = Design {
     name: "consort",
-    summary: "reads leave the primary only when they are proven to show what the primary would show",
+    summary: "reads are offloaded only when they are proven to show what the primary would show",
     orderer: Orderer::Primary,
     effects: Effects::LogOrRows,
     durability: Durability::Primary,
@@ -121,7 +121,7 @@ pub const POOLER: Design = Design {
 /// RSI-PC.
 const GANYMED: Design = Design {
     name: "ganymed",
-    summary: "one commit at a time at the primary; reads wait at replicas that Consort feeds for the whole latest version",
+    summary: "one commit at a time at the primary; reads wait at logical replicas for the whole latest version",
     orderer: Orderer::PrimaryOneByOne,
     effects: Effects::Rows,
     durability: Durability::Primary,
@@ -133,7 +133,7 @@ const GANYMED: Design = Design {
 /// Statements with footprints, executed in parallel and shown in order.
 const HIHOOI: Design = Design {
     name: "hihooi",
-    summary: "statements travel to replicas that Consort feeds, where they do the same there; reads go where it is fresh",
+    summary: "statements travel to logical replicas, where they do the same there; reads are proven as in consort",
     effects: Effects::Statements,
     intake: Intake::ParallelByFootprint,
     ..CONSORT
@@ -142,7 +142,7 @@ const HIHOOI: Design = Design {
 /// Lazy replication with queries that wait for a replica which has the whole latest version.
 const FORWARD: Design = Design {
     name: "forward",
-    summary: "reads wait at replicas that Consort feeds for the whole latest version; a refresh locks its replica",
+    summary: "reads wait at logical replicas for the whole latest version; a refresh locks its replica",
     effects: Effects::Rows,
     intake: Intake::OneByOneLocking,
     reads: Reads::LatestWaiting,
@@ -196,7 +196,7 @@ const TASHKENT_MW: Design = Design {
 /// Tashkent-API: engines are told the order, and flush in groups.
 const TASHKENT_API: Design = Design {
     name: "tashkent-api",
-    summary: "experimental: every node takes writes; ledger and engines are durable, engines in the order that they are told and in groups",
+    summary: "experimental: every node takes writes; ledger and engines are durable, engines commit in order and flush in groups",
     durability: Durability::LedgerAndEnginesInGroups,
     ..TASHKENT_MW
 };
