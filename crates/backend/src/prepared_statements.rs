@@ -194,6 +194,8 @@ pub struct Unnamed {
     stale: bool,
     /// The client's was parsed at a standby.
     elsewhere: bool,
+    /// The primary has one that is not followed: it exists at this connection alone.
+    unfollowed: bool,
 }
 
 /// Effect of a message on the unnamed statement, undone if the primary has skipped the message.
@@ -376,7 +378,7 @@ impl Statements {
         let statement = statement.filter(|statement| statement.text.len() <= TEXT_FOLLOWED_BYTES);
         let parsed = statement.map(|statement| Parsed::new(statement, under));
         if name.is_empty() {
-            self.unnamed = Unnamed { parsed, ..Unnamed::default() };
+            self.unnamed = Unnamed { unfollowed: parsed.is_none(), parsed, ..Unnamed::default() };
             return;
         }
         let meant = self.meanings.iter().position(|(of, _)| **of == *name);
@@ -399,7 +401,7 @@ impl Statements {
     /// there, unless the message is passed over.
     pub fn unnamed_replaced(&mut self) -> Option<Undo> {
         let before = std::mem::take(&mut self.unnamed);
-        let is_nothing = before.parsed.is_none() && !before.stale;
+        let is_nothing = before.parsed.is_none() && !before.stale && !before.unfollowed;
         (!is_nothing).then(|| Undo::Replaced(Box::new(before)))
     }
 
@@ -419,7 +421,7 @@ impl Statements {
     /// A standby has parsed the unnamed statement; the primary has not heard of it.
     pub fn parsed_at_standby(&mut self, statement: Rc<Statement>) {
         let parsed = Some(Parsed::new(statement, self.under.clone()));
-        self.unnamed = Unnamed { parsed, stale: true, elsewhere: true };
+        self.unnamed = Unnamed { parsed, stale: true, elsewhere: true, unfollowed: false };
     }
 
     /// A Query ran elsewhere: the client has no unnamed statement any more, and the primary may have one.
@@ -458,7 +460,7 @@ impl Statements {
     pub fn closed(&mut self, name: &[u8]) {
         self.closed_in_turn(name);
         if name.is_empty() {
-            self.unnamed.parsed = None;
+            (self.unnamed.parsed, self.unnamed.unfollowed) = (None, false);
         } else {
             self.named.remove(key(name));
             self.there.as_mut().map(|there| there.remove(key(name)));
@@ -599,12 +601,12 @@ impl Statements {
 
     /// The primary may have statements of the session's that are not followed.
     pub fn are_astray(&self) -> bool {
-        self.astray
+        self.astray || self.unnamed.unfollowed
     }
 
-    /// Records the result of a look for such statements: `astray` if there are some.
+    /// Records the result of a look for such statements: `astray` if there are some. No look finds the unnamed one.
     pub fn looked(&mut self, astray: bool) {
-        self.astray = astray;
+        self.astray = astray || self.unnamed.unfollowed;
     }
 
     /// Number of named statements that are followed.

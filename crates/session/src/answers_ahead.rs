@@ -11,6 +11,8 @@
 
 use super::Session;
 use super::primary::{Ended, send_answered};
+use backend::batch::{self, Batch};
+use backend::prepared_statements::{Statement as Prepared, types};
 use backend::request::{Kind, Request};
 use session_state::utility::{Isolation, Modes, Statement, Utility, What};
 use session_state::{Answer, BlockStatus};
@@ -28,12 +30,23 @@ pub(super) fn ahead(session: &Session, request: Request) -> Option<Ahead> {
         Utility::Commit { chain: false } if session.current.meant.is_unreached => ("COMMIT", Status::Idle),
         _ => return None,
     };
-    let is_whole = matches!(request.kind, Kind::Query | Kind::Batch);
     let is_at_hand = !session.line.away && !session.line.primary_gone;
     // The end of a block would come before its notifications.
     let hears = session.line.primary.notified.listens || session.line.ear.is_some();
     let is_plain = session.words.text.is_ascii() && !session.words.text.is_empty();
-    (is_whole && is_at_hand && is_plain && !hears).then_some(ahead)
+    (is_alone(session, request) && is_at_hand && is_plain && !hears).then_some(ahead)
+}
+
+/// True if the request is one statement without parameters, and nothing else: all of it is answered.
+fn is_alone(session: &Session, request: Request) -> bool {
+    if request.kind != Kind::Batch {
+        return request.kind == Kind::Query;
+    }
+    let batch = batch::read(session.line.bytes(request), session.line.client.splitter);
+    let is_without = |batch: &Batch<'_>| batch.bind.parameters().next().is_none();
+    let declares = |statement: &Prepared| !types(&statement.types).is_empty();
+    batch.is_ok_and(|batch| batch.as_ref().is_some_and(is_without))
+        && !session.current.statement.as_deref().is_some_and(declares)
 }
 
 /// True if a BEGIN with these modes begins a READ COMMITTED block, and no answer of the primary is missing.
@@ -79,6 +92,11 @@ pub(super) async fn has_begun(session: &mut Session) -> Result<(), Ended> {
     if session.line.primary.status != Status::Idle {
         return Ok(());
     }
+    Err(has_not_begun(session))
+}
+
+/// Tells the client that the block whose BEGIN was answered ahead does not exist.
+pub(super) fn has_not_begun(session: &mut Session) -> Ended {
     session.line.client.out().problem(&Problem::fatal("08006", "the primary did not begin the transaction"));
-    Err(Ended::NoServer)
+    Ended::NoServer
 }

@@ -3,6 +3,7 @@
 //! the batch runs.
 
 use super::Session;
+use super::answers_ahead::has_begun;
 use super::deferred_locks::defers_locks;
 use super::primary::Ended;
 use super::request_analysis::Todo;
@@ -57,6 +58,7 @@ impl Session {
 
     /// Runs the head of a batch alone. The rest is the next request, unless the head fails.
     pub(super) async fn run_head(&mut self, request: Request, head: Request) -> Result<(), Ended> {
+        has_begun(self).await?;
         self.probe().await?;
         self.ask_before_a_block(&Todo::Utility(self.current.statements.clone())).await?;
         self.at_home().await?;

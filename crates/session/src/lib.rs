@@ -48,6 +48,7 @@ mod unfollowed_writes;
 pub use handover::{CARRIED_VERSION, Carried};
 pub use relay::Line;
 
+use answers_ahead::{has_begun, has_not_begun};
 use backend::request::{Kind, Request};
 use backend::request_text::Words;
 use backend::servers::Member;
@@ -609,7 +610,12 @@ impl Session {
     async fn settle(&mut self) {
         self.current.request = None;
         let standing = match self.line.primary.status {
-            Status::Idle => return self.txn.ends_at_primary(),
+            Status::Idle => {
+                if self.txn.at_primary().is_some_and(|at| at.is_unheard) {
+                    self.ended = Some(has_not_begun(self));
+                }
+                return self.txn.ends_at_primary();
+            }
             Status::InBlock => Standing::Open,
             Status::Failed => Standing::Failed,
         };
@@ -685,7 +691,10 @@ impl Session {
 async fn run(session: &mut Session, request: Request, todo: Todo) -> Result<(), Ended> {
     match todo {
         Todo::Quiet => session.quiet(Reason::Stay("nothing")).await,
-        Todo::Own(statements) => session.answer_own(request, &statements).await,
+        Todo::Own(statements) => {
+            has_begun(session).await?;
+            session.answer_own(request, &statements).await;
+        }
         Todo::Refuse(problem) if session.line.primary.status == Status::InBlock => {
             session.fail_block(Some(problem)).await;
         }

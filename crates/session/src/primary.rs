@@ -187,6 +187,8 @@ pub struct Primary {
     open: bool,
     /// The primary waits for COPY data.
     copying: bool,
+    /// A part of a message was forwarded, and not its end.
+    is_inside: bool,
     /// A message of the extended protocol failed, and the primary skips all messages before a Sync.
     passes_over: bool,
     /// A statement that ran elsewhere has closed the unnamed portal, and the primary does not know it.
@@ -246,6 +248,7 @@ impl Primary {
             expects: VecDeque::new(),
             open: false,
             copying: false,
+            is_inside: false,
             passes_over: false,
             portal_gone: false,
             told: Told::NotYet,
@@ -398,7 +401,13 @@ impl Primary {
 
     /// True if all answers have come, and no part of a request is missing.
     pub fn is_settled(&self) -> bool {
-        self.expects.is_empty() && !self.open && !self.copying
+        self.expects.is_empty() && !self.takes_more()
+    }
+
+    /// True if more of the client's input belongs to the request in progress. After a COPY that failed, this is the rest of the
+    /// message that was being forwarded: the primary takes what comes for it.
+    fn takes_more(&self) -> bool {
+        self.open || self.copying || self.is_inside
     }
 
     /// Marks the forwarded part of a request as having no end of its own: its answers come without
@@ -596,13 +605,14 @@ impl Primary {
         if part.last && !self.passes_over && matches!(part.tag, front::QUERY | front::FUNCTION_CALL) {
             self.open = false;
         }
+        self.is_inside = !part.last;
         self.peer.out().extend_from_slice(part.bytes);
     }
 
     /// Takes the available input of a request in progress. `false`: there was none.
     fn take_more(&mut self, side: &mut Side<'_>) -> Result<bool, Ended> {
         let mut took = false;
-        while (self.open || self.copying) && self.peer.unsent() < GATHERED_BYTES {
+        while self.takes_more() && self.peer.unsent() < GATHERED_BYTES {
             let (unread, splitter) = side.client.cut();
             let step = splitter.next(unread).map_err(Ended::Malformed)?;
             let length = step.len();
@@ -648,7 +658,7 @@ impl Primary {
                 return Poll::Pending;
             }
             let mut again = more_may_be_there && client_has_it;
-            if self.open || self.copying {
+            if self.takes_more() {
                 if self.peer.unsent() == 0 {
                     again |= self.take_more(side)? || poll_client(side.client, cx)?;
                 }

@@ -11,7 +11,8 @@ impl Session {
         if self.who.backend.started_us == 0 {
             self.ask_backend_start().await?;
         }
-        let row = self.line.ask(&question).await?;
+        // A late cancellation of the client's would leave the session's state unknown.
+        let row = self.line.ask_unreached(&question).await?;
         match row {
             Some(row) => {
                 let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();

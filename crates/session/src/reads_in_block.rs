@@ -117,9 +117,15 @@ impl Session {
         }
         if let Some(problem) = problem {
             self.line.client.out().problem(&problem);
+            let goes_on = self.current.request.is_some_and(|request| request.kind.goes_on());
             forget_unnamed(self);
-            let status = self.line.primary.status;
-            self.line.client.out().ready(status);
+            if goes_on {
+                // The Sync is still to come.
+                (self.skipping, self.current.flushed) = (true, false);
+            } else {
+                let status = self.line.primary.status;
+                self.line.client.out().ready(status);
+            }
         }
         block_failed(self);
     }

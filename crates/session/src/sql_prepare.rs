@@ -70,11 +70,14 @@ impl Session {
         match self.line.primary.status {
             Status::Idle => {
                 self.keep_all_columns().await?;
-                self.line.primary.learn_all(&mut self.line.statements);
+                let all = self.line.statements.names();
+                self.line.primary.learn_all(all, &mut self.line.statements);
             }
             Status::InBlock => {
                 self.line.statements.refuses_nothing();
                 self.keep_columns(names.clone()).await?;
+                // The BEGIN may have come in a batch, before which none is learnt.
+                self.line.primary.learn_all(names.clone(), &mut self.line.statements);
             }
             Status::Failed => return Ok(()),
         }

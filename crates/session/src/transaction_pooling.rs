@@ -441,7 +441,7 @@ impl Session {
     /// Reads the settings that code may have changed, and that the probe does not read. `false`: they cannot
     /// be read, and the settings for another connection are unknown.
     async fn look_at_settings(&mut self) -> Result<bool, Ended> {
-        let Some(row) = self.line.ask(CHANGED).await? else { return Ok(false) };
+        let Some(row) = self.line.ask_unreached(CHANGED).await? else { return Ok(false) };
         let [names, values] = row.as_slice() else { return Ok(false) };
         let [names, values] = [names, values].map(|list| list.iter().flat_map(|list| list.split(BETWEEN)));
         let is_whole = names.clone().count() == values.clone().count();
@@ -454,7 +454,7 @@ impl Session {
 
     /// Checks for state that the probe does not cover.
     async fn look(&mut self) -> Result<(), Ended> {
-        let row = self.line.ask(LEFT).await?;
+        let row = self.line.ask_unreached(LEFT).await?;
         let was_told = row.is_some();
         let row = row.unwrap_or_default();
         let value = |at: usize| row.get(at).and_then(Option::as_deref);
@@ -463,7 +463,7 @@ impl Session {
         let astray = !count(1).is_some_and(|count| self.line.statements.may_be_so_many(count));
         self.line.statements.looked(astray);
         self.shares.found = match count(2) {
-            _ if astray || !follows => Some(PREPARED),
+            _ if self.line.statements.are_astray() || !follows => Some(PREPARED),
             Some(0) => None,
             _ => Some(CURSOR),
         };

@@ -58,14 +58,14 @@ impl Statements {
             astray,
             asks_sequences,
             named,
-            unnamed: Unnamed { parsed, stale: _, elsewhere },
+            unnamed: Unnamed { parsed, stale: _, elsewhere, unfollowed },
             under: _,
             request: _,
             meanings: _,
             likely: _,
             counted: _,
         } = self;
-        if there.is_some() || !closing.is_empty() || *astray {
+        if there.is_some() || !closing.is_empty() || *astray || *unfollowed {
             return None;
         }
         let of = |parsed: &Parsed| CarriedStatement::of(parsed, now);
@@ -85,7 +85,7 @@ impl Statements {
         Statements {
             named: named.collect(),
             // No connection has it, and each may have another's.
-            unnamed: Unnamed { parsed, stale: true, elsewhere },
+            unnamed: Unnamed { parsed, stale: true, elsewhere, unfollowed: false },
             asks_sequences,
             ..Statements::default()
         }

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::process::Command;
 use std::time::Duration;
 use testkit::Scratch;
-use wire::{Asks, Complaint, Frame};
+use wire::{Asks, Complaint, Frame, Target};
 
 const READ: &str = "SELECT name FROM items WHERE id = 7";
 
@@ -97,6 +97,66 @@ fn begin_is_answered_before_the_primary() {
     });
     assert!(answer(&mut raw).1.ends_with("CZ"));
     assert_eq!(raw.status_after("ROLLBACK"), 'I');
+}
+
+/// A request with more in it than the BEGIN is the primary's: each part is answered as there, and has its effect.
+#[test]
+fn begin_among_other_messages_is_the_primarys() {
+    let servers = apart();
+    let (open, mut raw, _) = session(&servers);
+    let mut direct = Raw::past(&servers, "ahead");
+    let begins = |out: &mut Vec<u8>| {
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.sync();
+    };
+    let named = |out: &mut Vec<u8>| {
+        out.parse(b"named", b"BEGIN", &[]);
+        out.bind_plain(b"named");
+        out.execute(b"", 0);
+        out.sync();
+    };
+    let beside = |out: &mut Vec<u8>| {
+        out.parse(b"read", READ.as_bytes(), &[]);
+        out.parse(b"", b"BEGIN", &[]);
+        begins(out);
+    };
+    let described = |out: &mut Vec<u8>| {
+        out.describe(Target::Statement, b"read");
+        out.parse(b"", b"BEGIN", &[]);
+        begins(out);
+    };
+    let closed = |out: &mut Vec<u8>| {
+        out.close(Target::Statement, b"read");
+        out.parse(b"", b"BEGIN", &[]);
+        begins(out);
+    };
+    let declared = |out: &mut Vec<u8>| {
+        out.parse(b"", b"BEGIN", &23_u32.to_be_bytes());
+        begins(out);
+    };
+    let requests: [&dyn Fn(&mut Vec<u8>); 5] = [&named, &beside, &described, &closed, &declared];
+    for (number, request) in requests.into_iter().enumerate() {
+        reads(&open, &mut raw);
+        assert_eq!(raw.status_after("COMMIT"), 'I');
+        raw.ask(request);
+        direct.ask(request);
+        assert_eq!(answer(&mut raw).1, answer(&mut direct).1, "request {number}");
+        raw.ask(|out| out.query(b"ROLLBACK"));
+        direct.ask(|out| out.query(b"ROLLBACK"));
+        assert_eq!(answer(&mut raw), answer(&mut direct), "after request {number}");
+    }
+    // What was prepared once begins each later block.
+    for _ in 0..3 {
+        raw.ask(|out| {
+            out.bind_plain(b"named");
+            out.execute(b"", 0);
+            out.sync();
+        });
+        assert_eq!(answer(&mut raw).1, "2CZ");
+        assert_eq!(query(&mut raw, READ), ["item 7"]);
+        assert_eq!(raw.status_after("COMMIT"), 'I');
+    }
 }
 
 #[test]

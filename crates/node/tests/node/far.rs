@@ -158,18 +158,39 @@ fn refuses_begin(near: TcpStream, far: UnixStream) {
 /// The next statement would run outside the block, and commit.
 #[test]
 fn begin_refused_after_its_answer_ends_the_session() {
-    database("begin_refused");
+    refused_begin_ends_session("begin_refused", |_| {});
+}
+
+/// Consort answers statements about its own settings itself; the block does not exist after them either.
+#[test]
+fn begin_refused_before_own_setting_ends_the_session() {
+    refused_begin_ends_session("begin_refused_own", |out| out.query(b"SHOW consort.consistency"));
+    refused_begin_ends_session("begin_refused_parsed", |out| {
+        out.parse(b"later", b"SELECT 1", &[]);
+        out.parse(b"", b"SHOW consort.consistency", &[]);
+        out.bind_plain(b"");
+        out.execute(b"", 0);
+        out.sync();
+    });
+}
+
+/// The client asks for this between its BEGIN, which the primary refuses, and an update. The session ends before the update.
+fn refused_begin_ends_session(name: &str, between: impl Fn(&mut Vec<u8>)) {
+    database(name);
     let primary = relay(refuses_begin);
     let open = Open::before(&SERVERS, Writers::Anywhere, move |setup| {
         setup.primary.host = Host::Name(primary.ip().to_string());
         setup.primary.port = primary.port();
     });
-    let mut raw = Raw::ready(&open, "begin_refused");
+    let mut raw = Raw::ready(&open, name);
     assert_eq!(query(&mut raw, "SELECT count(*) FROM items"), ["100"]);
     raw.ask(|out| out.query(BEGIN.as_bytes()));
     assert_eq!(answer(&mut raw).1, "CZ");
-    raw.ask(|out| out.query(b"UPDATE items SET name = 'alone' WHERE id = 7"));
+    raw.ask(|out| {
+        between(out);
+        out.query(b"UPDATE items SET name = 'alone' WHERE id = 7");
+    });
     assert_eq!(raw.last_word(), "08006");
-    let names = SERVERS.query_in("begin_refused", "SELECT name FROM items WHERE id = 7");
+    let names = SERVERS.query_in(name, "SELECT name FROM items WHERE id = 7");
     assert_eq!(names[0][0].as_deref(), Some("item 7"));
 }

@@ -14,7 +14,7 @@ use testkit::Scratch;
 use wire::{Asks, Complaint, Frame, Target};
 
 /// Waits until this many clients wait for a connection.
-fn wait(open: &Open, count: usize) {
+pub(crate) fn wait(open: &Open, count: usize) {
     until(|| open.door(|door| door.registry.seats().iter().filter(|seat| seat.is_queued()).count()) == count);
 }
 

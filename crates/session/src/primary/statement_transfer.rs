@@ -84,9 +84,9 @@ impl Primary {
         self.expects.push_back(Expect::Described { name: name.into(), told });
     }
 
-    /// Applies [`learn`](Primary::learn) to all named statements, before SQL that may refer to them.
-    pub fn learn_all(&mut self, statements: &mut Statements) {
-        for name in statements.names() {
+    /// Applies [`learn`](Primary::learn) to these named statements, before SQL that may refer to them.
+    pub fn learn_all(&mut self, names: Vec<Box<[u8]>>, statements: &mut Statements) {
+        for name in names {
             if statements.refused(&name, false).is_some() {
                 continue;
             }
