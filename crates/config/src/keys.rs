@@ -180,6 +180,7 @@ pub static KEYS: &[Key] = &[
     nodes::DUMP_DIR,
     nodes::CAPTURE,
     nodes::TIER_SECRET_FILE,
+    nodes::TIER_TLS_CA_FILE,
     nodes::TIER_SPARES,
     nodes::TIER_SPARE_READ_INTERVAL,
     nodes::TIER_READ_VERSIONS,

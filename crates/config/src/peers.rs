@@ -15,6 +15,8 @@ pub struct Peers {
     pub dump_dir: Option<PathBuf>,
     /// File with the secret that nodes of the in-memory tier ask for.
     pub secret_file: Option<PathBuf>,
+    /// File with the authorities of its nodes' certificates. `None`: no TLS.
+    pub tls_ca_file: Option<PathBuf>,
     /// The store of a key-value design.
     pub store: StorePlace,
     /// Capture of write sets at the nodes.

@@ -413,6 +413,7 @@ fn settings_of_other_designs_are_refused() {
         ("back_ends", "back_ends = [\"postgres://u@h/d\"]\n"),
         ("tier_secret_file", "tier_secret_file = \"secret\"\n"),
         ("tier_spares", "tier_spares = 1\n"),
+        ("tier_tls_ca_file", "tier_tls_ca_file = \"ca.pem\"\n"),
     ];
     for (key, line) in of_tier {
         for base in [LEAST, several, store] {

@@ -5,6 +5,7 @@ use crate::keys::Place;
 use crate::keys::store::NEEDED;
 use design::Orderer;
 use postgres::tls::Checks;
+use std::net::IpAddr;
 
 impl Config {
     /// Contradictions: each names a key, and its missing requirement.
@@ -150,6 +151,7 @@ impl Config {
             ("back_ends", !peers.back_ends.is_empty()),
             ("tier_secret_file", peers.secret_file.is_some()),
             ("tier_spares", peers.spares > 0),
+            ("tier_tls_ca_file", peers.tls_ca_file.is_some()),
         ];
         for (key, _) in tier.into_iter().filter(|(_, is_set)| *is_set && !chosen.is_memory_tier()) {
             let named = design::all().find(design::Design::is_memory_tier).map_or("", |tier| tier.name);
@@ -185,6 +187,15 @@ impl Config {
             }
             if self.design().is_memory_tier() && self.peers.secret_file.is_none() {
                 refuse("tier_secret_file", "is missing: nodes ask for the secret in it");
+            }
+            if self.design().is_memory_tier() && self.peers.tls_ca_file.is_none() {
+                let is_here = |host: &str| {
+                    host == "localhost" || host.parse().is_ok_and(|host: IpAddr| host.is_loopback())
+                };
+                if let Some(far) = self.peers.nodes.iter().find(|node| !is_here(&node.host)) {
+                    let host = &far.host;
+                    refuse("tier_tls_ca_file", &format!("is missing: {host} is reached with TLS only"));
+                }
             }
             if self.peers.spares > 0 && self.peers.spares >= self.peers.nodes.len() {
                 refuse("tier_spares", "must be less than the number of [[node]] tables");

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
+use memory_tier::links::NodeTls;
 use memory_tier::node::Policy;
 use rustix::process::Pid;
 
@@ -38,6 +39,15 @@ pub struct Options {
     /// File with the secret that Consort shows (setting `tier_secret_file`)
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
+    /// Certificate (PEM) for connections with TLS; addresses other than loopback need it
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key_file", "tls_ca_file"])]
+    tls_cert_file: Option<PathBuf>,
+    /// Key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
+    /// Authorities of the other nodes' certificates (PEM; setting `tier_tls_ca_file`)
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_ca_file: Option<PathBuf>,
     /// Listen address; default: that of before, else any free port of 127.0.0.1
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<SocketAddr>,
@@ -54,6 +64,17 @@ pub struct Options {
     core_files: CoreFiles,
 }
 
+impl Options {
+    fn tls(&self) -> Result<Option<NodeTls>, Failure> {
+        let (Some(certificate), Some(key), Some(authorities)) =
+            (&self.tls_cert_file, &self.tls_key_file, &self.tls_ca_file)
+        else {
+            return Ok(None);
+        };
+        NodeTls::load(certificate, key, authorities).map(Some).map_err(Failure::new)
+    }
+}
+
 /// Versions of a page that a node keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PageVersions {
@@ -67,7 +88,9 @@ pub enum PageVersions {
 const EXAMPLES: &str = "\
 Examples:
   head -c 32 /dev/urandom > tier.secret && chmod 600 tier.secret
-  consort tier-node --dir ./node1 --secret-file tier.secret --listen 127.0.0.1:7001";
+  consort tier-node --dir ./node1 --secret-file tier.secret --listen 127.0.0.1:7001
+  consort tier-node --dir ./node1 --secret-file tier.secret --listen 0.0.0.0:7001 \\
+      --tls-cert-file node1.pem --tls-key-file node1.key --tls-ca-file ca.pem";
 
 /// Serves until it is ended. All that it holds is lost then.
 pub fn run(options: &Options) -> Result<(), Failure> {
@@ -83,6 +106,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let node = memory_tier::node::Node::bind(&memory_tier::node::Options {
         listen: options.listen.or(place.address()).unwrap_or(any),
         secret: secret(&options.secret_file)?,
+        tls: options.tls()?,
         max_bytes: options.memory << 20,
         policy: match options.page_versions {
             PageVersions::Keep => Policy::Keep,

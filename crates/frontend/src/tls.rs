@@ -65,6 +65,11 @@ impl ClientTls {
         Ok(ClientTls { acceptor: TlsAcceptor::from(Arc::new(config)), end_point })
     }
 
+    /// The part that begins TLS, for connections of other protocols.
+    pub fn acceptor(self) -> TlsAcceptor {
+        self.acceptor
+    }
+
     /// Begins TLS.
     ///
     /// # Errors

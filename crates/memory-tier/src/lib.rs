@@ -10,6 +10,7 @@
 
 pub mod changes;
 pub mod front;
+pub mod links;
 pub mod message;
 pub mod node;
 

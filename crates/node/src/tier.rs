@@ -12,6 +12,7 @@ use frontend::{Door, Soon};
 use memory_tier::front::log::Log;
 use memory_tier::front::membership::Membership;
 use memory_tier::front::{Entrance, Limits, NodeOptions, Options, Tier};
+use memory_tier::links::Links;
 use memory_tier::message::{Order, Part, Report, State};
 use postgres::address::Address;
 use std::rc::Rc;
@@ -181,6 +182,7 @@ fn tier_options(config: &Config) -> Result<Options, String> {
     Ok(Options {
         nodes: nodes.collect(),
         secret: memory_tier::secret(config.peers.secret_file.as_deref().unwrap_or("".as_ref()))?,
+        links: config.peers.tls_ca_file.as_deref().map_or_else(|| Ok(Links::default()), Links::encrypted)?,
         database: DATABASE.to_owned(),
         limits: Limits {
             replica_wait: config.replica_wait_timeout,

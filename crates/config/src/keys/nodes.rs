@@ -39,6 +39,15 @@ pub(super) const TIER_SECRET_FILE: Key = global(
     |config, value| put_path(config, value, |config| &mut config.peers.secret_file),
 );
 
+/// `tier_tls_ca_file`.
+pub(super) const TIER_TLS_CA_FILE: Key = global(
+    "tier_tls_ca_file",
+    "\"\"",
+    "File with the authorities that sign the certificates of the [in-memory tier's nodes](memory-tier.md#nodes-on-other-machines) \
+     (PEM). If it is set, Consort reaches the nodes with TLS, and checks their host.",
+    |config, value| put_path(config, value, |config| &mut config.peers.tls_ca_file),
+);
+
 /// `tier_spares`.
 pub(super) const TIER_SPARES: Key = global(
     "tier_spares",

@@ -2,6 +2,7 @@
 //! lost with any of its processes.
 
 mod back_ends;
+mod encrypted;
 mod faults;
 mod histories;
 mod sessions;

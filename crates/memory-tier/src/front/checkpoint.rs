@@ -2,12 +2,12 @@
 //!
 //! The file is frames as nodes send them: pages, then the version of the whole. A checkpoint counts when its version is decided.
 
+use super::Options;
 use super::log::Log;
 use crate::message::{self, FRAME_LIMIT, Hello, Purpose, Ship, Version};
 use disk::{Disk, Point};
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,16 +35,16 @@ fn place(folder: &Path) -> PathBuf {
 /// The node or the disk; also a node that gives nothing for as long as `silence`.
 pub(super) fn write(
     folder: &Path,
-    node: &str,
-    secret: &[u8],
+    options: &Options,
+    node: usize,
     at: Version,
     silence: Duration,
 ) -> io::Result<Version> {
-    let stream = TcpStream::connect(node)?;
+    let stream = options.links.connect_blocking(&options.nodes[node].address)?;
     stream.set_read_timeout(Some(silence))?;
     stream.set_write_timeout(Some(silence))?;
     let purpose = Purpose::Pages { newer_than: 0, at_least: at };
-    message::write(&mut &stream, &Hello { secret: secret.to_vec(), purpose })?;
+    message::write(&mut &stream, &Hello { secret: options.secret.clone(), purpose })?;
     let mut input = BufReader::with_capacity(1 << 20, &stream);
     let (disk, new) = (Disk::new(), place(folder).with_extension("new"));
     if new.exists() {
@@ -130,18 +130,30 @@ pub(super) fn is_decided(log: &Log, epoch: u64, version: Version) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::{Limits, NodeOptions};
+    use crate::links::Links;
     use std::net::TcpListener;
 
     #[test]
     fn a_node_that_gives_nothing_is_left() {
         let hung = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = hung.local_addr().unwrap().to_string();
+        let node = NodeOptions { name: "hung".to_owned(), address, is_spare: false };
+        let options = Options {
+            nodes: vec![node],
+            secret: Vec::new(),
+            links: Links::default(),
+            database: "postgres".to_owned(),
+            limits: Limits::default(),
+            spare_read_interval: 0,
+            read_versions: 0,
+        };
         let folder = std::env::temp_dir().join(format!("tier-checkpoint-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let (told, end) = std::sync::mpsc::channel();
         let into = folder.clone();
         std::thread::spawn(move || {
-            let written = write(&into, &address, b"", 0, Duration::from_millis(50));
+            let written = write(&into, &options, 0, 0, Duration::from_millis(50));
             told.send(written.unwrap_err().kind())
         });
         let end = end.recv_timeout(Duration::from_secs(20));

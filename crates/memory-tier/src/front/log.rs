@@ -1,5 +1,6 @@
 //! The query log: every write set, durable in the ledger before its commit is acknowledged. It is what survives the loss of all memory.
 
+use super::Options;
 use super::change_log::Needs;
 use crate::message::{self, HEADER, Hello, Purpose, Received, Ship, Version};
 use disk::{Disk, Point};
@@ -12,7 +13,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 
 /// First byte of a record: what comes after is an encoded write set.
 const WRITE_SET: u8 = 1;
@@ -171,12 +171,11 @@ impl Log {
     ///
     /// # Errors
     /// Why it has ended.
-    pub async fn follow(&self, master: &str, secret: &[u8], epoch: u64) -> io::Result<()> {
-        let mut stream = TcpStream::connect(master).await?;
-        stream.set_nodelay(true)?;
+    pub async fn follow(&self, options: &Options, master: usize, epoch: u64) -> io::Result<()> {
+        let mut stream = options.connect(master).await?;
         let has = Some(self.ledger.newest().get());
         let purpose = Purpose::Subscription { name: crate::LOG.to_owned(), has, epoch };
-        stream.write_all(&message::frame(&Hello { secret: secret.to_vec(), purpose })).await?;
+        stream.write_all(&message::frame(&Hello { secret: options.secret.clone(), purpose })).await?;
         let (input, mut output) = stream.into_split();
         let mut input = BufReader::with_capacity(256 << 10, input);
         let mut newest = self.ledger.newest();

@@ -137,8 +137,7 @@ impl Membership {
     }
 
     async fn connect(&self, node: usize) -> io::Result<BufReader<TcpStream>> {
-        let mut stream = TcpStream::connect(&self.tier.options.nodes[node].address).await?;
-        stream.set_nodelay(true)?;
+        let mut stream = self.tier.options.connect(node).await?;
         let hello = Hello { secret: self.tier.options.secret.clone(), purpose: Purpose::Control };
         stream.write_all(&message::frame(&hello)).await?;
         Ok(BufReader::new(stream))
@@ -372,11 +371,10 @@ impl Membership {
         let epoch = self.epoch.get();
         let node = self.members.borrow().list().first().copied().or(self.tier.master());
         let node = node.ok_or_else(|| io::Error::other("no node serves"))?;
-        let (folder, secret) = (self.log.folder().to_owned(), self.tier.options.secret.clone());
-        let address = self.tier.options.nodes[node].address.clone();
+        let (folder, options) = (self.log.folder().to_owned(), self.tier.options.clone());
         let at = self.tier.newest();
         let written = tokio::task::spawn_blocking(move || {
-            checkpoint::write(&folder, &address, &secret, at, SILENCE_LIMIT)
+            checkpoint::write(&folder, &options, node, at, SILENCE_LIMIT)
         });
         let version = written.await.map_err(io::Error::other)??;
         let durable = async {
@@ -401,9 +399,7 @@ impl Membership {
         let this = self.clone();
         let epoch = self.epoch.get();
         let follow = spawn_local(async move {
-            let options = &this.tier.options;
-            if let Err(error) = this.log.follow(&options.nodes[master].address, &options.secret, epoch).await
-            {
+            if let Err(error) = this.log.follow(&this.tier.options, master, epoch).await {
                 tracing::info!(%error, "the query log has lost the master");
                 this.tier.failed(master, "the query log has lost it");
             }

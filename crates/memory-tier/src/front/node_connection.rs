@@ -35,9 +35,8 @@ struct Line {
 }
 
 impl Line {
-    async fn open(address: &str, hello: &Hello) -> io::Result<Line> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+    async fn open(tier: &Tier, node: usize, hello: &Hello) -> io::Result<Line> {
+        let stream = tier.options.connect(node).await?;
         let mut line = Line { stream, input: Vec::new(), start: 0, output: frame(hello) };
         line.send().await?;
         Ok(line)
@@ -106,7 +105,7 @@ impl NodeConnection {
         let hello = Hello { secret: tier.options.secret.clone(), purpose: Purpose::Session };
         let (tier, given_up) = (tier.clone(), tier.given_up(node));
         let attempt = async {
-            let mut line = Line::open(&tier.options.nodes[node].address, &hello).await?;
+            let mut line = Line::open(&tier, node, &hello).await?;
             match line.read().await? {
                 Reply::Welcome { session } => Ok((line, session)),
                 _ => Err(io::Error::other("the node does not welcome the connection")),
@@ -228,7 +227,7 @@ impl Controls {
                 Some(line) => line,
                 None => {
                     let hello = Hello { secret: tier.options.secret.clone(), purpose: Purpose::Control };
-                    Line::open(&tier.options.nodes[node].address, &hello).await?
+                    Line::open(tier, node, &hello).await?
                 }
             };
             line.write(&crate::message::Order::Cancel { session });

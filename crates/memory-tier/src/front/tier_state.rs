@@ -2,11 +2,14 @@
 //!
 //! Membership fills it, sessions read it. Sessions report connections that broke.
 
+use crate::links::Links;
 use crate::message::{State, Version};
 use eager_flow::{Bugs, Tags, promoted_spares};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io;
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 /// Reports of broken connections that are kept for membership at most. Later ones of the same kind are dropped.
@@ -57,6 +60,8 @@ pub struct Options {
     pub nodes: Vec<NodeOptions>,
     /// The secret that nodes ask for.
     pub secret: Vec<u8>,
+    /// How nodes are reached.
+    pub links: Links,
     /// Name of the tier's database.
     pub database: String,
     /// Limits of sessions.
@@ -65,6 +70,16 @@ pub struct Options {
     pub spare_read_interval: u64,
     /// Different versions at one slave up to which reads are placed by their version; 0: by load alone.
     pub read_versions: usize,
+}
+
+impl Options {
+    /// Connects to a node.
+    ///
+    /// # Errors
+    /// The node cannot be reached, or its certificate is refused.
+    pub(super) async fn connect(&self, node: usize) -> io::Result<TcpStream> {
+        self.links.connect(&self.nodes[node].address).await
+    }
 }
 
 /// A node as the front knows it.

@@ -3,6 +3,7 @@
 use super::line::Line;
 use super::sequences::Sequences;
 use super::{Limits, Options};
+use crate::links::Links;
 use crate::message::{Part, State, Version};
 use pages::Store;
 use rusqlite::InterruptHandle;
@@ -45,6 +46,8 @@ pub(super) type Running = Arc<Mutex<Activity>>;
 pub(super) struct Engine {
     pub(super) store: Store,
     secret: Vec<u8>,
+    /// How other nodes are reached.
+    pub(super) links: Links,
     standing: Mutex<Standing>,
     /// Held by those who look whether a version has come: the last lock that anybody takes.
     arrival: Mutex<()>,
@@ -84,6 +87,7 @@ impl Engine {
         Engine {
             store: Store::new(pages::Options { policy: options.policy, max_bytes: options.max_bytes }),
             secret: options.secret.clone(),
+            links: options.tls.as_ref().map(|tls| tls.links.clone()).unwrap_or_default(),
             standing: Mutex::new(Standing { epoch: 0, part: Part::Idle }),
             arrival: Mutex::new(()),
             arrived: Condvar::new(),

@@ -25,6 +25,7 @@ mod subscriber;
 mod transaction;
 mod writer_queue;
 
+use crate::links::NodeTls;
 use crate::message::{self, Hello, Purpose, Report};
 use engine::Engine;
 pub use pages::Policy;
@@ -41,12 +42,14 @@ const UNKNOWN_LIMIT: usize = 64;
 const EXAMINE_EVERY: Duration = Duration::from_millis(100);
 
 /// Settings of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Address to listen at; port 0: any that is free.
     pub listen: SocketAddr,
     /// The tier's secret.
     pub secret: Vec<u8>,
+    /// Encryption. Without it the node listens on loopback only.
+    pub tls: Option<NodeTls>,
     /// Bytes that pages and diffs may take. Above it the oldest reader is aborted.
     pub max_bytes: usize,
     /// Whether old versions of pages are kept for their readers.
@@ -73,7 +76,9 @@ impl Default for Limits {
 
 /// A node that listens, and serves no connection yet.
 pub struct Node {
+    /// Where connections come in that are not encrypted.
     listener: TcpListener,
+    encrypted: Option<(TcpListener, NodeTls)>,
     engine: Arc<Engine>,
 }
 
@@ -81,17 +86,23 @@ impl Node {
     /// Listens.
     ///
     /// # Errors
-    /// The address is not of this machine's loopback, or in use.
+    /// The address is in use, or needs TLS.
     pub fn bind(options: &Options) -> io::Result<Node> {
-        if !options.listen.ip().is_loopback() {
+        if options.tls.is_none() && !options.listen.ip().is_loopback() {
             let why = format!(
-                "{}: a node of the tier listens on loopback only: its connections are not encrypted",
+                "{}: connections that do not come from this machine need TLS: give --tls-cert-file, \
+                 --tls-key-file and --tls-ca-file",
                 options.listen
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let listener = TcpListener::bind(options.listen)?;
-        Ok(Node { listener, engine: Arc::new(Engine::new(options)) })
+        let mut listener = TcpListener::bind(options.listen)?;
+        let mut encrypted = None;
+        if let Some(tls) = &options.tls {
+            let near = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+            encrypted = Some((std::mem::replace(&mut listener, near), tls.clone()));
+        }
+        Ok(Node { listener, encrypted, engine: Arc::new(Engine::new(options)) })
     }
 
     /// The address that it listens at.
@@ -99,7 +110,7 @@ impl Node {
     /// # Errors
     /// As of the socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.encrypted.as_ref().map_or(&self.listener, |(listener, _)| listener).local_addr()
     }
 
     /// Serves for ever.
@@ -114,6 +125,9 @@ impl Node {
                 examined.store.examine();
             }
         })?;
+        if let Some((listener, tls)) = self.encrypted {
+            tls.accept(listener, self.listener.local_addr()?, UNKNOWN_LIMIT, self.engine.limits.hello)?;
+        }
         let unknown = Arc::new(AtomicUsize::new(0));
         loop {
             match self.listener.accept() {

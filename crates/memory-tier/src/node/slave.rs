@@ -53,8 +53,7 @@ enum Ended {
 }
 
 fn connect(engine: &Engine, address: &str, purpose: Purpose) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
+    let stream = engine.links.connect_blocking(address)?;
     message::write(&mut &stream, &Hello { secret: engine.secret().to_vec(), purpose })?;
     Ok(stream)
 }

@@ -50,6 +50,7 @@ impl Member {
         let options = Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             secret: SECRET.to_vec(),
+            tls: None,
             max_bytes: 1 << 30,
             policy,
             limits,

@@ -4,6 +4,7 @@ use super::{LIMIT, Member, Session, connect};
 use memory_tier::front::log::Log;
 use memory_tier::front::membership::Membership;
 use memory_tier::front::{Limits, NodeOptions, Options, Tier};
+use memory_tier::links::Links;
 use memory_tier::message::{self, HEADER, Hello, Purpose, Reply};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -113,6 +114,7 @@ fn member_that_stands_still_leaves_the_acknowledgement_and_comes_back() {
     let tier = Rc::new(Tier::new(Options {
         nodes: nodes.iter().map(node_options).collect(),
         secret: super::SECRET.to_vec(),
+        links: Links::default(),
         database: "postgres".to_owned(),
         limits: Limits::default(),
         spare_read_interval: 0,
