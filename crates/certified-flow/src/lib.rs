@@ -39,6 +39,6 @@ pub use commit_order::CommitOrder;
 pub use follow::{ALIVE_EVERY, Node, follow};
 pub use order::{Conflict, Hold, Options, Order, RECORD_LIMIT_BYTES};
 pub use session::{NotCommitted, Run, Session, Timer};
-pub use site::{Site, State};
+pub use site::{Place, Site, State};
 pub use start::{Behind, start};
 pub use write_set::WriteSet;

@@ -19,6 +19,9 @@ pub enum State {
     Up,
 }
 
+/// A session's place at a node.
+pub struct Place(#[expect(dead_code, reason = "its life counts")] Rc<()>);
+
 /// One database at one node.
 ///
 /// Invariants: `visible` never falls but by a restart of the server; every version up to it is committed there.
@@ -31,6 +34,8 @@ pub struct Site<L> {
     /// chain of locks.
     pending: RefCell<BTreeMap<Version, Option<u64>>>,
     claims: RefCell<BTreeMap<i32, Rc<Claim>>>,
+    /// One clone for each place that is taken.
+    places: Rc<()>,
     /// Versions up to here are on this node's disk.
     flushed: Cell<Version>,
     /// True if the node does not answer: sessions there do not wait for it.
@@ -63,6 +68,7 @@ impl<L: Default> Site<L> {
             visible: Cell::default(),
             state: RefCell::new(State::Down(NOT_TRIED.to_owned())),
             pending: RefCell::default(),
+            places: Rc::default(),
             claims: RefCell::default(),
             flushed: Cell::default(),
             silent: Cell::default(),
@@ -251,14 +257,27 @@ impl<L: Default> Site<L> {
         self.claims.borrow_mut().insert(claim.pid.get(), claim.clone());
     }
 
-    /// A session has left.
-    pub fn leaves(&self, claim: &Claim) {
-        self.claims.borrow_mut().remove(&claim.pid.get());
+    /// A session has left. A restarted server may have given its process number to another one.
+    pub fn leaves(&self, claim: &Rc<Claim>) {
+        let mut claims = self.claims.borrow_mut();
+        if claims.get(&claim.pid.get()).is_some_and(|here| Rc::ptr_eq(here, claim)) {
+            claims.remove(&claim.pid.get());
+        }
     }
 
     /// The session of this backend.
     pub fn claim(&self, pid: i32) -> Option<Rc<Claim>> {
         self.claims.borrow().get(&pid).cloned()
+    }
+
+    /// A place for a session that is about to log in here. It counts until it is dropped.
+    pub fn place(&self) -> Place {
+        Place(self.places.clone())
+    }
+
+    /// Places that are taken: by sessions here, and by those that are about to log in.
+    pub fn placed(&self) -> usize {
+        Rc::strong_count(&self.places) - 1
     }
 
     /// Sessions here.

@@ -286,7 +286,7 @@ async fn connect(address: &Address, database: &Database) -> Result<Connections, 
     end_all(&applies, "application_name = 'consort applier'").await?;
     let pid = first(&applies, "SELECT pg_catalog.pg_backend_pid()").await?;
     let pid = pid.parse().map_err(|_| "the node reports no process number".to_owned())?;
-    Ok(Connections { applies, looks, pid })
+    Ok(Connections { applies, looks: Rc::new(looks), pid })
 }
 
 /// Ends other backends of this database of which this holds, and waits until they are gone.

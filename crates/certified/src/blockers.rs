@@ -3,8 +3,12 @@
 
 use crate::database::Site;
 use crate::node_connection::{ANSWER_LIMIT, Connections, SILENT, Trouble, said};
+use certified_flow::Sends;
+use postgres::address::Control;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
+use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::SimpleQueryMessage;
 
@@ -89,8 +93,7 @@ async fn end_blockers(
         let claim = site.claim(pid);
         let doomed = claim.as_ref().is_some_and(|claim| claim.doom());
         if let Some(claim) = claim.filter(|claim| doomed && claim.runs.get()) {
-            let _sends = claim.sends_cancellation();
-            connections.looks.rows(&format!("SELECT pg_catalog.pg_cancel_backend({pid})")).await?;
+            cancel(connections.looks.clone(), pid, claim.sends_cancellation()).await;
         }
         if seen.entry(pid).or_insert_with(Instant::now).elapsed() > PATIENCE {
             tracing::warn!(pid, "ending a backend that blocks an applier");
@@ -98,4 +101,18 @@ async fn end_blockers(
         }
     }
     Ok(())
+}
+
+/// Cancels what a backend runs. Goes on when it is dropped: a request of the client waits until the server has sent the
+/// cancellation, which would reach that request otherwise.
+async fn cancel(looks: Rc<Control>, pid: i32, sends: Sends) {
+    let asked = spawn_local(async move {
+        let sql = format!("SELECT pg_catalog.pg_cancel_backend({pid})");
+        if !matches!(timeout(ANSWER_LIMIT, looks.rows(&sql)).await, Ok(Ok(_))) {
+            tracing::debug!(pid, "a backend that blocks an applier could not be cancelled");
+        }
+        drop(sends);
+    });
+    // A task ends without a result only with the process.
+    let _ = asked.await;
 }

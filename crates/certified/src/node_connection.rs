@@ -1,6 +1,7 @@
 //! Connections of Consort's own to a node: with a bound for each answer, and errors for a person.
 
 use postgres::address::{Address, Control};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -16,7 +17,7 @@ pub(crate) type Trouble = String;
 /// The connections of an applier: one that applies, one that looks after it.
 pub(crate) struct Connections {
     pub(crate) applies: Control,
-    pub(crate) looks: Control,
+    pub(crate) looks: Rc<Control>,
     /// The backend that applies.
     pub(crate) pid: i32,
 }

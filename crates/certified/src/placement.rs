@@ -156,10 +156,11 @@ impl Cluster {
         Ok(database)
     }
 
-    /// The node with the fewest sessions among those that take some.
+    /// The node with the fewest sessions among those that take some. Clients that come at once are spread: those that are about
+    /// to log in count, too.
     async fn place(&self, database: &Database, not: &[usize]) -> Option<Rc<Site>> {
         let takes = |site: &Rc<Site>| site.is_up() && !not.contains(&site.number);
-        let chosen = || database.order.sites().into_iter().filter(takes).min_by_key(|site| site.sessions());
+        let chosen = || database.order.sites().into_iter().filter(takes).min_by_key(|site| site.placed());
         let wait = async {
             loop {
                 if let Some(site) = chosen() {
@@ -182,7 +183,7 @@ impl Cluster {
         let Arrived { mut client, seat, startup, secret, registry, .. } = arrived;
         let name = startup.database.clone();
         let problem = match self.begin(&registry, &startup, secret).await {
-            Ok(Entered { database, site, engine, greeting, consistency }) => {
+            Ok(Entered { database, site, taken, engine, greeting, consistency }) => {
                 let key = CancelRequest { pid: engine.key.pid, secret: random::cancel_secret(seat.minor) };
                 seat.running.settled(&engine.place, &engine.key);
                 seat.pid.set(engine.key.pid);
@@ -196,7 +197,8 @@ impl Cluster {
                 seat.idle(Status::Idle);
                 let session =
                     Session::new(Beginning { client, engine, registry, seat, database, site, consistency });
-                return session.run().await;
+                session.run().await;
+                return drop(taken);
             }
             Err(problem) => problem,
         };
@@ -237,10 +239,11 @@ impl Cluster {
                     Problem::fatal("57P03", why).hint("SHOW NODES in the console tells why."),
                 ));
             };
+            let taken = site.place();
             match self.log_in(registry, &database, &site, (startup, &forward), secret.clone()).await {
                 Ok((engine, greeting)) => {
                     let consistency = own.consistency;
-                    return Ok(Entered { database, site, engine, greeting, consistency });
+                    return Ok(Entered { database, site, taken, engine, greeting, consistency });
                 }
                 Err(Refusal::Unreachable(why)) => {
                     let node = &self.nodes.get(site.number).name;
@@ -323,6 +326,8 @@ fn safe_options(parameters: &[(String, String)]) -> Result<(), Problem> {
 struct Entered {
     database: Rc<Database>,
     site: Rc<Site>,
+    /// Counts until the session ends.
+    taken: certified_flow::Place,
     engine: Engine,
     greeting: Vec<u8>,
     consistency: Consistency,

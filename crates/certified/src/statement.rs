@@ -1,8 +1,12 @@
 //! A client's statement in the flow of a commit, by PostgreSQL's own grammar.
 
 use history::Consistency;
+use pg_query::protobuf::{KeywordKind, ScanToken, Token};
 use session_state::utility::{Assignment, Isolation, Modes, NewValue, Utility, What, split};
+use statement_analysis::catalog::Builtin;
 use statement_analysis::shape::Strings;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// Class of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,9 +186,8 @@ fn of_utility(text: String, utility: Utility) -> Statement {
         Utility::Set(assignment) => set(&text, &assignment),
         Utility::SetConstraints => plain(Class::Constraints),
         Utility::Discard(_) | Utility::Deallocate => plain(Class::Forgets),
-        Utility::Execute { .. } | Utility::Show(_) | Utility::CopyTo | Utility::CopyQuery { .. } => {
-            plain(Class::Read)
-        }
+        Utility::CopyQuery { .. } => plain(read(&text)),
+        Utility::Show(_) | Utility::CopyTo => plain(Class::Read),
         Utility::Explain { analyze: true, .. } if text.to_ascii_lowercase().contains("create ") => {
             plain(EXPLAINED_TABLE)
         }
@@ -217,6 +220,7 @@ fn of_utility(text: String, utility: Utility) -> Statement {
         Utility::Declare { .. }
         | Utility::Truncate { .. }
         | Utility::CopyFrom
+        | Utility::Execute { .. }
         | Utility::Call
         | Utility::Do => plain(Class::Write),
         Utility::Unknown
@@ -295,7 +299,58 @@ fn tree(piece: &str) -> Class {
         };
         return Class::Locks { tables: parsed.tables(), shared: !alone };
     }
-    Class::Read
+    read(piece)
+}
+
+/// Words of the grammar before a parenthesis that may also be names.
+const SYNTAX: [&str; 6] = ["over", "filter", "materialized", "rollup", "cube", "sets"];
+
+/// Names of PostgreSQL's own functions that run no code of users, and leave nothing that a roll-back keeps.
+static PLAIN_FUNCTIONS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+    use statement_analysis::catalog::Class::{
+        Effect, LargeObject, Reload, RunsText, Sequence, SessionChange, Unknown,
+    };
+    let builtin = Builtin::default();
+    let name = |signature: &'static str| signature.split('(').next().unwrap_or_default();
+    let is_plain = |class| {
+        !matches!(class, Sequence | SessionChange | Reload | RunsText | LargeObject | Effect | Unknown)
+    };
+    let (plain, others): (Vec<_>, Vec<_>) = builtin.entries().partition(|(_, class, _)| is_plain(*class));
+    let others: BTreeSet<&str> = others.into_iter().map(|(.., signature)| name(signature)).collect();
+    plain.into_iter().map(|(.., signature)| name(signature)).filter(|name| !others.contains(name)).collect()
+});
+
+/// Class of a query. One that calls functions of users may write, and its code may catch the error of a write in a READ ONLY
+/// transaction, and go on without it.
+fn read(query: &str) -> Class {
+    if !query.contains('(') {
+        return Class::Read;
+    }
+    let Ok(mut tokens) = pg_query::scan_tokens(query) else { return Class::Write };
+    let is = |token: &ScanToken, kind: Token| token.token == kind as i32;
+    tokens.retain(|token| !is(token, Token::SqlComment) && !is(token, Token::CComment));
+    let text = |token: &ScanToken| {
+        let place = |at: i32| usize::try_from(at).unwrap_or_default();
+        query.get(place(token.start)..place(token.end)).unwrap_or_default().to_ascii_lowercase()
+    };
+    let calls_code = |at: usize| {
+        let name = &tokens[at];
+        let may_name = is(name, Token::Ident)
+            || is(name, Token::Uident)
+            || matches!(
+                name.keyword_kind(),
+                KeywordKind::UnreservedKeyword | KeywordKind::TypeFuncNameKeyword
+            );
+        if !may_name || !is(&tokens[at + 1], Token::Ascii40) {
+            return false;
+        }
+        let schema = (at >= 2 && is(&tokens[at - 1], Token::Ascii46)).then(|| text(&tokens[at - 2]));
+        let name = text(name);
+        schema.is_some_and(|schema| schema != "pg_catalog")
+            || !SYNTAX.contains(&&*name) && !PLAIN_FUNCTIONS.contains(&*name)
+    };
+    let calls = (0..tokens.len().saturating_sub(1)).any(calls_code);
+    if calls { Class::Write } else { Class::Read }
 }
 
 /// Whether it is SELECT .. INTO.
@@ -425,6 +480,25 @@ mod tests {
         assert_eq!(class("SET NAMES 'latin1'"), ENCODING);
         assert_eq!(class("SET client_encoding = 'utf-8'"), Class::Local);
         assert_eq!(class("SELECT 'a into b'"), Class::Read);
+        assert_eq!(class("EXECUTE p"), Class::Write);
+        for query in [
+            "SELECT count(*), coalesce(max(v), 0), now() FROM t WHERE id IN (1, 2) AND (a OR b)",
+            "SELECT pg_catalog.lower(v), cast(v AS numeric(10, 2)) FROM t /* f( */ -- f(",
+            "SELECT sum(v) FILTER (WHERE v > 0) OVER (PARTITION BY a), 'f(1)' FROM t",
+        ] {
+            assert_eq!(class(query), Class::Read, "{query}");
+        }
+        for query in [
+            "SELECT f(1)",
+            "SELECT count(f (v)) FROM t",
+            "SELECT \"Count\"(1)",
+            "SELECT s.lower(v) FROM t",
+            "SELECT * FROM t ORDER BY f/* */(v)",
+            "SELECT pg_advisory_lock(1)",
+            "COPY (SELECT f(1)) TO STDOUT",
+        ] {
+            assert_eq!(class(query), Class::Write, "{query}");
+        }
         assert_eq!(class("SELECT setval('s', 1)"), Class::Sequences);
         assert_eq!(class("TRUNCATE t RESTART IDENTITY"), Class::Sequences);
         assert_eq!(class("CREATE ROLE ann"), Class::Catalog { silent: true });

@@ -224,6 +224,23 @@ fn up_with_nodes_replicates_writes_of_each_node() {
     }
 }
 
+/// A pool opens its connections at once: none is logged in when the last one is placed.
+#[test]
+fn clients_that_come_at_once_are_spread() {
+    let peers = Peers::start(in_memory());
+    let url = &peers.url();
+    let connects = || Client::connect(url).expect("a client");
+    let mut clients: Vec<Client> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..12).map(|_| scope.spawn(connects)).collect();
+        all.into_iter().map(|one| one.join().expect("a client")).collect()
+    });
+    let mut at_each = std::collections::BTreeMap::new();
+    for client in &mut clients {
+        *at_each.entry(client.one("SHOW port").unwrap()).or_insert(0) += 1;
+    }
+    assert_eq!(at_each.into_values().collect::<Vec<_>>(), [4, 4, 4]);
+}
+
 /// One primary has standbys, peers have none: each kind refuses the other's option.
 #[test]
 fn up_with_options_of_the_other_kind_is_refused() {

@@ -1,6 +1,6 @@
 //! Requests that pipelines of drivers send, on one stage.
 
-use super::{Peers, with_each_capture};
+use super::{Peers, in_memory, with_each_capture};
 use crate::barriers::{Raw, batch, frame};
 use crate::load::Client;
 
@@ -64,4 +64,29 @@ fn copy_by_extended_protocol(peers: &Peers, raw: &mut Raw) {
     assert_eq!(raw.answer(&copy), None);
     assert_eq!(raw.answer(&batch(&["SELECT 1/0"], false)).map(|error| error.contains("22012")), Some(true));
     assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"20000\")]]");
+}
+
+/// "Insert, or say no": the function catches the error of its write, which no attempt in a READ ONLY transaction may cause.
+#[test]
+fn function_that_catches_its_error_writes() {
+    let peers = Peers::start(in_memory());
+    let mut client = peers.client();
+    client.rows("CREATE TABLE once (k int PRIMARY KEY)").expect("a table");
+    let function = "CREATE FUNCTION add_once(k int) RETURNS bool LANGUAGE plpgsql AS $$ \
+        BEGIN INSERT INTO once VALUES (k); RETURN true; EXCEPTION WHEN OTHERS THEN RETURN false; END $$";
+    client.rows(function).expect("a function");
+    assert_eq!(client.one("SELECT add_once(1)").unwrap(), "t");
+    assert_eq!(client.one("SELECT add_once(1)").unwrap(), "f");
+    let prepared = client.prepare("SELECT add_once(2)::text");
+    assert_eq!(client.execute(&prepared), "true");
+    client.rows("PREPARE adds AS SELECT add_once(3)").expect("a statement");
+    assert_eq!(client.one("EXECUTE adds").unwrap(), "t");
+    assert_eq!(peers.equal("SELECT count(*) FROM once"), "[[Some(\"3\")]]");
+    // A lock of the session is taken once.
+    client.rows("SELECT pg_advisory_lock(7), add_once(4)").expect("a lock");
+    assert_eq!(client.one("SELECT pg_advisory_unlock(7)").unwrap(), "t");
+    assert_eq!(
+        client.one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7").unwrap(),
+        "0"
+    );
 }
