@@ -127,7 +127,15 @@ impl Transaction {
     /// # Errors
     /// [`Error::ReadOnly`], or [`Error::Invalid`].
     pub fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<(), Error> {
-        self.write(key.into(), Some(value.into()))
+        self.write_all(vec![(key.into(), Some(value.into()))])
+    }
+
+    /// Writes several keys: all of them, or none if one is invalid.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], or [`Error::Invalid`].
+    pub fn put_all(&mut self, pairs: impl IntoIterator<Item = (Bytes, Bytes)>) -> Result<(), Error> {
+        self.write_all(pairs.into_iter().map(|(key, value)| (key, Some(value))).collect())
     }
 
     /// Deletes a key, whether or not it is there.
@@ -135,14 +143,14 @@ impl Transaction {
     /// # Errors
     /// [`Error::ReadOnly`], or [`Error::Invalid`].
     pub fn delete(&mut self, key: impl Into<Bytes>) -> Result<(), Error> {
-        self.write(key.into(), None)
+        self.write_all(vec![(key.into(), None)])
     }
 
-    fn write(&mut self, key: Bytes, value: Option<Bytes>) -> Result<(), Error> {
+    fn write_all(&mut self, writes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), Error> {
         if self.is_read_only {
             return Err(Error::ReadOnly);
         }
-        self.writes.write(key, value)
+        self.writes.write_all(writes)
     }
 
     /// Requires that no commit above the timestamp writes the key before this transaction commits. A transaction without

@@ -51,15 +51,23 @@ pub(crate) fn item(key: &[u8]) -> Item {
 }
 
 impl WriteSet {
-    /// Adds a write. The last write to a key replaces those before.
-    pub(crate) fn write(&mut self, key: Bytes, value: Option<Bytes>) -> Result<(), Error> {
-        check_key(&key)?;
-        let length = value.as_ref().map_or(0, Bytes::len);
-        if length > VALUE_LIMIT {
-            let reason = format!("the value has {length} bytes, the limit is {VALUE_LIMIT}");
-            return Err(Error::Invalid { reason });
+    /// Adds a write.
+    #[cfg(test)]
+    fn write(&mut self, key: Bytes, value: Option<Bytes>) -> Result<(), Error> {
+        self.write_all(vec![(key, value)])
+    }
+
+    /// Adds writes: all of them, or none if one is invalid. The last write to a key replaces those before.
+    pub(crate) fn write_all(&mut self, writes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), Error> {
+        for (key, value) in &writes {
+            check_key(key)?;
+            let length = value.as_ref().map_or(0, Bytes::len);
+            if length > VALUE_LIMIT {
+                let reason = format!("the value has {length} bytes, the limit is {VALUE_LIMIT}");
+                return Err(Error::Invalid { reason });
+            }
         }
-        self.writes.insert(key, value);
+        self.writes.extend(writes);
         Ok(())
     }
 

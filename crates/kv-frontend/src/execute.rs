@@ -8,6 +8,7 @@ use crate::reply::Reply;
 use crate::scan::{self, Cursors};
 use crate::transaction::{Fault, Keys};
 use bytes::{Bytes, BytesMut};
+use std::collections::BTreeSet;
 
 /// Maximum bytes of a value that APPEND makes.
 pub(crate) const MAX_VALUE: usize = 16 << 20;
@@ -146,21 +147,22 @@ async fn set_all(keys: &mut Keys, pairs: &[Bytes], new_only: bool) -> Result<Rep
             }
         }
     }
-    for pair in pairs.chunks_exact(2) {
-        keys.put(&pair[0], &pair[1])?;
-    }
+    keys.put_all(pairs)?;
     Ok(if new_only { Reply::Integer(1) } else { Reply::OK })
 }
 
 async fn delete(keys: &mut Keys, names: &[Bytes]) -> Result<Reply, Fault> {
-    let mut count = 0;
+    // A read may fail: nothing is deleted before the last one.
+    let mut there = BTreeSet::new();
     for name in names {
         if keys.get(name).await?.is_some() {
-            keys.delete(name)?;
-            count += 1;
+            there.insert(name);
         }
     }
-    Ok(Reply::Integer(count))
+    for name in &there {
+        keys.delete(name)?;
+    }
+    Ok(Reply::count(there.len()))
 }
 
 async fn append(keys: &mut Keys, key: &Bytes, more: &Bytes) -> Result<Reply, Fault> {

@@ -149,6 +149,12 @@ impl Keys {
         Ok(self.transaction.put(key.clone(), value.clone())?)
     }
 
+    /// Sets pairs of key and value: all of them, or none if one is invalid.
+    pub(crate) fn put_all(&mut self, pairs: &[Bytes]) -> Result<(), Fault> {
+        let pairs = pairs.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+        Ok(self.transaction.put_all(pairs)?)
+    }
+
     pub(crate) fn delete(&mut self, key: &Bytes) -> Result<(), Fault> {
         Ok(self.transaction.delete(key.clone())?)
     }

@@ -4,7 +4,7 @@ use crate::{Running, options};
 use kv_frontend::Options;
 use std::time::Duration;
 use testkit::eventually;
-use testkit::redis::Client;
+use testkit::redis::{Client, shown};
 
 fn says(client: &mut Client, line: &str, wanted: &str) {
     assert_eq!(client.text(line).expect("a reply"), wanted, "{line}");
@@ -51,6 +51,22 @@ fn a_read_only_transaction_sees_one_state() {
     says(&mut reader, "GET a", "0");
     says(&mut reader, "COMMIT", "OK");
     says(&mut reader, "MGET a b", "[50 (nil)]");
+}
+
+#[test]
+fn a_wrong_command_in_a_block_changes_nothing() {
+    let server = Running::start();
+    let mut client = server.client();
+    for (begin, end, done) in [("BEGIN", "COMMIT", "OK"), ("MULTI", "EXEC", "[")] {
+        says(&mut client, begin, "OK");
+        let wrong = shown(&client.ask_words(&[b"MSET", b"a", b"1", b"", b"2"]).unwrap());
+        assert!(wrong.contains("at least one byte") || wrong == "QUEUED", "{wrong}");
+        let committed = client.text(end).unwrap();
+        assert!(committed.starts_with(done), "{committed}");
+        says(&mut client, "EXISTS a", "(0)");
+    }
+    says(&mut client, "MSET a 1 b 2", "OK");
+    says(&mut client, "DEL a b a c", "(2)");
 }
 
 #[test]
