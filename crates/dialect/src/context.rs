@@ -123,6 +123,15 @@ impl State {
         let missing = || Problem::new("42P01", format!("relation \"{name}\" does not exist"));
         let SequenceState { oid, start, increment, last: seen } =
             self.sequences.get(name).copied().ok_or_else(missing)?;
+        if let Some((value, _)) = set {
+            let (least, most) = if increment > 0 { (1, i64::MAX) } else { (i64::MIN, -1) };
+            if !(least..=most).contains(&value) {
+                let text = format!(
+                    "setval: value {value} is out of bounds for sequence \"{name}\" ({least}..{most})"
+                );
+                return Err(Problem::new("22003", text));
+            }
+        }
         let last = set.map(|(value, is_called)| if is_called { value } else { value - increment });
         let value = if let Some(draws) = &mut self.draws {
             let draw = Draw { name, oid, start, increment, last: seen, set: last };

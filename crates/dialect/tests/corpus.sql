@@ -826,3 +826,37 @@ SELECT typname, oid, typarray, oid::regtype::text, typdelim FROM pg_type t WHERE
 SELECT typname, oid, typarray, oid::regtype::text FROM pg_type t WHERE t.oid = to_regtype($1) <- character varying
 SELECT to_regtype('int8') = 20, to_regtype('nosuch') IS NULL
 SELECT relname, relhastriggers FROM pg_class WHERE relname IN ('rp', 'rc', 'lazy') ORDER BY relname
+-- meanings that are easily another
+CREATE TABLE cell (tenant int, id int, PRIMARY KEY (tenant, id))
+CREATE TABLE leaf (id int PRIMARY KEY, tenant int, author int, FOREIGN KEY (tenant, author) REFERENCES cell ON DELETE SET NULL (author))
+CREATE TABLE reals (id int PRIMARY KEY, r real)
+INSERT INTO reals VALUES (1, 0.1)
+SELECT id FROM reals WHERE r IN (0.1, 0.2)
+SELECT id FROM reals WHERE r NOT IN (0.1, 0.2)
+SELECT id FROM reals WHERE r IN (0.1::real, 0.2::real)
+SELECT id FROM reals WHERE r IN (0.1)
+CREATE SEQUENCE falling INCREMENT -1
+SELECT nextval('falling')
+SELECT nextval('falling')
+SELECT setval('falling', 1)
+SELECT setval('falling', -7)
+CREATE SEQUENCE small AS smallint
+CREATE SEQUENCE large AS bigint
+SELECT nextval('large')
+SELECT setval('large', 0)
+SELECT setval('large', -9223372036854775808, false)
+CREATE SEQUENCE zero START 0
+CREATE SEQUENCE one INCREMENT -1 START 1
+CREATE SEQUENCE chosen
+SELECT CASE nextval('chosen') WHEN 5 THEN 'x' WHEN 6 THEN 'y' END
+SELECT CASE nextval('chosen') WHEN 0 THEN 'x' ELSE 'y' END
+SELECT CASE floor(random() * 2)::int WHEN 0 THEN 'a' WHEN 1 THEN 'b' END IS NULL
+SELECT (nextval('chosen'), 1) IN ((0, 1), (0, 2))
+SELECT x.c = x.c AND x.c < x.c + 1 FROM (SELECT (SELECT random()) AS c) x
+CREATE VIEW drawn AS SELECT (SELECT random()) > 2 AS r
+SELECT count(*) < 1000 FROM generate_series(1, (random() * 5)::int)
+CREATE TABLE amounts (k numeric PRIMARY KEY, v int)
+INSERT INTO amounts VALUES (1.0, 1), (1.00, 2) ON CONFLICT (k) DO UPDATE SET v = excluded.v
+INSERT INTO amounts VALUES (10, 1), (100, 2), (0.10, 3) ON CONFLICT (k) DO UPDATE SET v = excluded.v
+SELECT * FROM amounts ORDER BY k
+ALTER TABLE reals ADD CONSTRAINT larger CHECK (r > 1) NOT VALID

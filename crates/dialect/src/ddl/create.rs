@@ -192,6 +192,10 @@ impl Draft {
         if definition.deferrable || definition.initdeferred {
             return Err(Problem::unsupported("a deferrable constraint"));
         }
+        let is_checked = matches!(definition.contype(), ConstrType::ConstrCheck | ConstrType::ConstrForeign);
+        if is_checked && (definition.skip_validation || !definition.is_enforced) {
+            return Err(Problem::unsupported("NOT VALID or NOT ENFORCED"));
+        }
         let table = self.table.name.clone();
         match definition.contype() {
             ConstrType::ConstrPrimary | ConstrType::ConstrUnique => {
@@ -339,8 +343,13 @@ impl Draft {
                 return Err(Problem::new("42830", text));
             }
             let actions = format!("{}{}", definition.fk_upd_action, definition.fk_del_action);
-            if actions.contains('d') || definition.fk_matchtype == "f" || definition.deferrable {
-                return Err(Problem::unsupported("SET DEFAULT, MATCH FULL or a deferrable foreign key"));
+            if actions.contains('d')
+                || definition.fk_matchtype == "f"
+                || definition.deferrable
+                || !definition.fk_del_set_cols.is_empty()
+            {
+                let what = "SET DEFAULT, SET NULL of some columns, MATCH FULL or a deferrable foreign key";
+                return Err(Problem::unsupported(what));
             }
             let (own_name, list, parent_oid) = (own.name.clone(), names.join("_"), parent.oid);
             let name = self.name(translator, &definition.conname, &[&own_name, &list, "fkey"])?;
@@ -470,18 +479,33 @@ pub(super) fn index(statement: &IndexStmt, translator: &mut Translator<'_>) -> R
 }
 
 fn sequence_options(sequence: &mut Sequence, options: &[Node]) -> Result<(), Problem> {
+    let mut starts = None;
     for node in options {
         let Some(NodeEnum::DefElem(option)) = &node.node else { continue };
         let value = option.arg.as_deref().and_then(|node| constant(node).flatten());
         let number = value.and_then(|text| text.parse::<i64>().ok());
         match (option.defname.as_str(), number) {
-            ("start", Some(number)) => sequence.start = number,
+            ("start", Some(number)) => starts = Some(number),
             ("increment", Some(number)) if number != 0 => sequence.increment = number,
-            ("cache", _) | ("minvalue" | "maxvalue" | "cycle" | "as", None) => {}
+            ("cache", _) | ("minvalue" | "maxvalue" | "cycle", None) => {}
+            ("as", _) if option.arg.as_deref().is_some_and(is_bigint) => {}
             (other, _) => return Err(Problem::unsupported(format!("the option {other} of a sequence"))),
         }
     }
-    Ok(())
+    let is_ascending = sequence.increment > 0;
+    sequence.start = starts.unwrap_or(if is_ascending { 1 } else { -1 });
+    let why = match (is_ascending, sequence.start) {
+        (true, ..1) => "less than MINVALUE (1)",
+        (false, 0..) => "greater than MAXVALUE (-1)",
+        _ => return Ok(()),
+    };
+    Err(Problem::new("22023", format!("START value ({}) cannot be {why}", sequence.start)))
+}
+
+/// Whether it is the type of all sequences here.
+fn is_bigint(node: &Node) -> bool {
+    let Some(NodeEnum::TypeName(name)) = &node.node else { return false };
+    name.names.last().and_then(string) == Some("int8")
 }
 
 pub(super) fn sequence(

@@ -216,6 +216,9 @@ impl Translator<'_> {
 
     fn case(&mut self, case: &CaseExpr) -> Result<Expr, Problem> {
         let subject = case.arg.as_deref().map(|node| self.expression(node)).transpose()?;
+        if case.args.len() > 1 && subject.as_ref().is_some_and(|subject| subject.is_volatile) {
+            return Err(Problem::unsupported("CASE of a volatile expression"));
+        }
         let (mut conditions, mut results) = (Vec::new(), Vec::new());
         for node in &case.args {
             let Some(NodeEnum::CaseWhen(when)) = &node.node else { continue };
@@ -330,6 +333,7 @@ impl Translator<'_> {
             }
             _ => return Err(Problem::unsupported("ARRAY of a subquery")),
         };
+        expr.is_volatile |= query.columns.iter().any(|column| column.is_volatile);
         expr.bare.extend(query.bare);
         Ok(expr)
     }

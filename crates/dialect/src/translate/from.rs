@@ -328,6 +328,9 @@ fn function_item(t: &mut Translator<'_>, range: &RangeFunction) -> Result<String
     if !matches!(base, Type::Int4 | Type::Int8) {
         return Err(refused());
     }
+    if arguments.iter().any(|argument| argument.is_volatile) {
+        return Err(Problem::unsupported("generate_series of a volatile expression"));
+    }
     let mut texts = Vec::new();
     for argument in arguments {
         texts.push(t.implicit(argument, base)?.sql);

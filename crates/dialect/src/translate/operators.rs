@@ -168,6 +168,9 @@ pub(super) fn in_list(t: &mut Translator<'_>, name: &str, expr: &AExpr) -> Resul
             };
             parts.push(compare_rows(t, "=", &left.args, &right.args)?);
         }
+        if parts.len() > 1 && parts.iter().any(|part| part.is_volatile) {
+            return Err(Problem::unsupported("IN of a row with a volatile expression"));
+        }
         let texts: Vec<&str> = parts.iter().map(|part| part.sql.as_str()).collect();
         let sql = format!("({}({}))", if is_not { "NOT " } else { "" }, texts.join(" OR "));
         return Ok(Expr::of(sql, Type::Bool, &parts.iter().collect::<Vec<_>>()));
@@ -179,6 +182,13 @@ pub(super) fn in_list(t: &mut Translator<'_>, name: &str, expr: &AExpr) -> Resul
 
 /// `left IN (items)`, all in one type.
 fn in_items(t: &mut Translator<'_>, word: &str, left: Expr, items: Vec<Expr>) -> Result<Expr, Problem> {
+    let is_of_others = |item: &Expr| item.base().is_number() && !item.base().is_float();
+    if left.base() == Type::Float4 && items.len() > 1 && items.iter().any(is_of_others) {
+        // PostgreSQL makes an array of the constants, in the type of the column; one alone it compares as a double.
+        return Err(
+            Problem::unsupported("IN of a real and numbers of other types").hint("Cast them to real.")
+        );
+    }
     let mut base = left.base();
     for item in &items {
         base = comparison_type("=", base, item.base())?;

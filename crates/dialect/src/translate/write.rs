@@ -106,7 +106,20 @@ pub(crate) fn insert_statement(
 fn proposed_once(table: &Table, index: &Index, source: &str, is_values: bool) -> String {
     let place =
         |name: &str| table.columns.iter().position(|column| column.name == name).map_or(0, |place| place + 1);
-    let keys: Vec<String> = index.keys.iter().map(|key| format!("s.c{}", place(&key.text))).collect();
+    let is_numeric = |name: &str| {
+        table.columns.iter().any(|column| column.name == name && column.kind.base == Type::Numeric)
+    };
+    let key = |name: &str| {
+        let value = format!("s.c{}", place(name));
+        // Equal numbers have one text.
+        match is_numeric(name) {
+            true => format!(
+                "CASE WHEN instr({value}, '.') > 0 THEN rtrim(rtrim({value}, '0'), '.') ELSE {value} END"
+            ),
+            false => value,
+        }
+    };
+    let keys: Vec<String> = index.keys.iter().map(|index| key(&index.text)).collect();
     let list: Vec<String> = (1..=table.columns.len()).map(|place| format!("c{place}")).collect();
     let rows = if is_values { source.to_owned() } else { format!("SELECT * FROM ({source} LIMIT -1)") };
     // A subquery with LIMIT is computed once, whatever stands in WHERE.

@@ -91,6 +91,15 @@ impl Names {
         Ok(())
     }
 
+    /// Bytes of the rows that portals hold.
+    fn held_bytes(&self) -> usize {
+        let held = self.portals.values().map(|portal| match &portal.progress {
+            Progress::Held { rows, .. } => rows.len(),
+            Progress::New | Progress::Over { .. } => 0,
+        });
+        held.sum()
+    }
+
     /// Portals end with their transaction.
     pub(super) fn end_transaction(&mut self) {
         self.portals.clear();
@@ -407,7 +416,8 @@ impl Session {
         let Extent { is_whole, only_reads } = extent;
         let asked = Asked { parsed: parsed.clone(), run, is_whole, only_reads };
         let limit = self.executor.scheduler.tier.options.limits.portal_bytes;
-        let mut rows = if most > 0 { Rows::held(limit) } else { Rows::default() };
+        let left = limit.saturating_sub(self.names.held_bytes());
+        let mut rows = if most > 0 { Rows::held(left) } else { Rows::default() };
         rows.tells_no_data = describes;
         let tag = match self.execute(&asked, &mut rows).await? {
             Ok(tag) => tag,
