@@ -9,16 +9,19 @@ use statement_analysis::{Catalog, Values};
 use std::path::{Path, PathBuf};
 
 /// Extensions that come with PostgreSQL itself.
-const CONTRIB: [&str; 22] = [
+const CONTRIB: [&str; 28] = [
     "bloom",
     "btree_gin",
     "btree_gist",
     "citext",
     "cube",
+    "dblink",
     "dict_int",
+    "dict_xsyn",
     "earthdistance",
     "fuzzystrmatch",
     "hstore",
+    "intagg",
     "intarray",
     "isn",
     "lo",
@@ -26,12 +29,15 @@ const CONTRIB: [&str; 22] = [
     "pg_stat_statements",
     "pg_trgm",
     "pgcrypto",
+    "pgrowlocks",
     "seg",
+    "sslinfo",
     "tablefunc",
     "tsm_system_rows",
     "tsm_system_time",
     "unaccent",
     "uuid-ossp",
+    "xml2",
 ];
 
 /// A connection to a new database with the extension.
@@ -292,7 +298,7 @@ mod packaged {
     use super::*;
 
     /// Extensions that Debian has in packages of their own, with queries.
-    const PACKAGED: [&str; 13] = [
+    const PACKAGED: [&str; 14] = [
         "address_standardizer",
         "hypopg",
         "ip4r",
@@ -303,6 +309,7 @@ mod packaged {
         "postgis",
         "postgis_raster",
         "postgis_sfcgal",
+        "postgis_tiger_geocoder",
         "postgis_topology",
         "prefix",
         "semver",
