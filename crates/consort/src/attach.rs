@@ -51,15 +51,19 @@ Examples:
   consort attach --config consort.toml --wait-timeout 3600
   consort attach --config consort.toml --print-admin-sql | psql -h PRIMARY -U ADMINISTRATOR -d postgres";
 
+/// Refuses a design that has nothing to install.
+pub(crate) fn demand_that_it_installs(found: &Found) -> Result<(), Failure> {
+    let design = found.config.design();
+    if design.follows_commits() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("the design {} installs nothing in the servers", design.name)))
+}
+
 /// Attaches each database.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let found = options.which.find()?.running()?;
-    if !found.config.design().follows_commits() {
-        return Err(Failure::new(format!(
-            "the design {} installs nothing in the servers",
-            found.config.design().name
-        )));
-    }
+    demand_that_it_installs(&found)?;
     runtime()?.block_on(async {
         let names = databases(&found, &options.databases).await?;
         if options.print_admin_sql {

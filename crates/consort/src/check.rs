@@ -231,7 +231,7 @@ async fn replica_findings(found: &Found, server: &Server) -> Result<Vec<Finding>
         findings.extend(extension_findings(found, (server, &available), &database).await?);
     }
     let major = version::of_server(&primary).await?.number;
-    if let Err(error) = Programs::find_major(major) {
+    if let Err(error) = Programs::find_clients(major) {
         let mend = "install PostgreSQL's client programs (pg_dump, pg_restore) where Consort runs";
         findings.push(missing(error.to_string(), mend));
     }

@@ -5,7 +5,7 @@ use std::fs;
 use clap::Args;
 use local_cluster::Cluster;
 
-use crate::attach::{Wait, databases, one, tell_of_the_bypass};
+use crate::attach::{Wait, databases, demand_that_it_installs, one, tell_of_the_bypass};
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
 use crate::runtime;
@@ -49,7 +49,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     match (&options.standby, &options.node) {
         (Some(name), _) => renew(&found, name),
         (None, Some(name)) => renew_node(&found, name),
-        (None, None) => runtime()?.block_on(make_whole(&found, &options.wait)),
+        (None, None) => {
+            demand_that_it_installs(&found)?;
+            runtime()?.block_on(make_whole(&found, &options.wait))
+        }
     }
 }
 

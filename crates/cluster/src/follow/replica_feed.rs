@@ -414,7 +414,7 @@ impl<'a> Feeding<'a> {
         let kept = Kept::begin(self);
         // pg_dump refuses a server that is newer, and its dump of an older one may say less.
         let major = version::of_server(&Control::connect(&self.primary).await?).await?.number;
-        let found = move || Programs::find_major(major);
+        let found = move || Programs::find_clients(major);
         let programs = tokio::task::spawn_blocking(found).await;
         let programs = programs.map_err(|error| Error::Setup(error.to_string()))??;
         tracing::info!(replica = name, database = self.database.name(), "copying the database");

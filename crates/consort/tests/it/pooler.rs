@@ -78,8 +78,10 @@ fn session_reads_its_own_writes() {
     assert_eq!(serving.servers.query(TRACES)[0][0].as_deref(), Some("0"));
     let said = serving.run("check", &[]).worked();
     assert!(!said.contains("missing"), "{said}");
-    let said = serving.run("attach", &[]).failed(1);
-    assert!(said.contains("installs nothing"), "{said}");
+    for command in ["attach", "repair"] {
+        let said = serving.run(command, &[]).failed(1);
+        assert!(said.contains("installs nothing"), "{command}: {said}");
+    }
 }
 
 /// No read is older than the bound, although the standby stands still.
