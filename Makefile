@@ -9,7 +9,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## a primary and two standbys on this machine, the same load through two designs, side by side
-	@scripts/prerequisites.sh rust build server
+	@scripts/prerequisites.sh rust build anyserver
 	$(CARGO) build --release --locked -p consort
 	target/release/consort demo
 

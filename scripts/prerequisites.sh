@@ -4,6 +4,7 @@
 #   rust       cargo and rustc, at least the version that Cargo.toml requires
 #   build      a C compiler and libclang (the SQL grammar library is PostgreSQL's own C code, bound by bindgen)
 #   server     PostgreSQL 15: server, initdb, pg_basebackup, psql, pgbench; openssl for the tests
+#   anyserver  the same of any supported version, for the demo: the installed one, else the distribution's
 #   headers    headers for compiling PostgreSQL's own tests and Consort's extension
 #   extension  Consort's extension for PostgreSQL, built from extension/ and installed in the server's folders
 #   extensions extensions that Debian has in packages of their own: PostGIS, ip4r, orafce and others
@@ -23,6 +24,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 supported=15
+# For what runs on each of them.
+served="15 16 17 18"
 wanted_rust=
 while read -r key equals value; do
     if [ "$key $equals" = "rust-version =" ]; then wanted_rust=${value//\"/}; fi
@@ -91,9 +94,21 @@ build() {
     [ -n "${LIBCLANG_PATH:-}" ] || have_libclang || missing+=(libclang-dev)
 }
 
+has_server() {
+    local bin=/usr/lib/postgresql/$1/bin
+    [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql
+}
+
+anyserver() {
+    local major
+    for major in $served; do
+        ! has_server "$major" || return 0
+    done
+    missing+=("postgresql")
+}
+
 server() {
-    local bin=/usr/lib/postgresql/$supported/bin
-    [ -x "$bin/postgres" ] && [ -x "$bin/pg_basebackup" ] && [ -x "$bin/pgbench" ] && have psql || missing+=("postgresql-$supported")
+    has_server "$supported" || missing+=("postgresql-$supported")
     # Tests create certificates with openssl; the server's packages depend on it.
     have openssl || missing+=(openssl)
 }
@@ -192,7 +207,8 @@ install() {
     for package in "$@"; do
         apt-cache show "$package" >/dev/null 2>&1 && continue
         [ "$package" = "postgresql-$supported" ] || fail "this distribution has no package $package"
-        fail "this distribution has no $package, on which most tests run; Debian 12 ships it"
+        fail "this distribution has no $package, on which most tests run. Debian 12 ships it; elsewhere PostgreSQL's own
+  repository has it: apt-get install postgresql-common && /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh"
     done
     apt-get install -q -y --no-install-recommends "$@" </dev/null
 }
@@ -219,8 +235,8 @@ list() {
 
 for group in "$@"; do
     case "$group" in
-        rust | build | server | headers | extension | extensions | majors | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
-        *) fail "no such group of prerequisites: $group (rust, build, server, headers, extension, extensions, majors, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
+        rust | build | server | anyserver | headers | extension | extensions | majors | pgbouncer | pgpool | redis | java | fuzz | jq | fonts) "$group" ;;
+        *) fail "no such group of prerequisites: $group (rust, build, server, anyserver, headers, extension, extensions, majors, pgbouncer, pgpool, redis, java, fuzz, jq, fonts)" ;;
     esac
 done
 if [ "${#notes[@]}" -ne 0 ]; then list; fi
