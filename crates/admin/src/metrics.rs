@@ -45,7 +45,7 @@ fn own(page: &mut Page, metrics: &Metrics) {
     )
     .by("why", metrics.commits_as_rows.get());
     page.counter(
-        "consort_statements_not_told_total",
+        "consort_statements_as_rows_total",
         "Statement replication: writing statements replicated as rows, by reason.",
     )
     .by("why", metrics.statements_not_told.get());
@@ -71,7 +71,7 @@ fn own(page: &mut Page, metrics: &Metrics) {
         &metrics.refresh_wait,
     );
     page.histogram(
-        "consort_gauge_seconds",
+        "consort_probe_seconds",
         "Round-trip time of a snapshot probe of the primary.",
         &metrics.gauge_round_trip,
     );
@@ -145,19 +145,22 @@ fn nodes(page: &mut Page, nodes: &[Node]) {
 
 fn progress(page: &mut Page, view: &dyn View) {
     let gauges = view.gauges();
-    page.counter("consort_gauges_total", "Snapshot probes of the primary.").sample(&[], gauges.sent);
-    page.counter("consort_gauges_lost_total", "Snapshot probes without an answer.").sample(&[], gauges.lost);
-    page.counter("consort_gauges_void_total", "Snapshot probes answered before a restart of the primary.")
+    page.counter("consort_probes_total", "Snapshot probes of the primary.").sample(&[], gauges.sent);
+    page.counter("consort_probes_lost_total", "Snapshot probes without an answer.").sample(&[], gauges.lost);
+    page.counter("consort_probes_void_total", "Snapshot probes answered before a restart of the primary.")
         .sample(&[], gauges.void);
-    let mut family = page.counter("consort_gauges_settled_total", "Settled snapshot probes, by rule.");
+    let mut family = page.counter("consort_probes_settled_total", "Settled snapshot probes, by rule.");
     family.sample(&[("rule", "quick")], gauges.settled_quick);
     family.sample(&[("rule", "lsn")], gauges.settled_by_lsn);
     page.gauge("consort_writers_anywhere", "1 if proofs account for writers that bypass Consort.")
         .sample(&[], u64::from(gauges.writers_anywhere));
-    page.gauge("consort_leads", "1 if this Consort holds the leader lease, 0 if it stands by.")
+    page.gauge("consort_is_leader", "1 if this Consort holds the leader lease, 0 if it stands by.")
         .sample(&[], u64::from(view.led_by().is_none()));
-    page.gauge("consort_doubts", "In-flight write sets: commits that may or may not be visible yet.")
-        .sample(&[], view.doubts().len() as u64);
+    page.gauge(
+        "consort_in_flight_writes",
+        "In-flight write sets: commits that may or may not be visible yet.",
+    )
+    .sample(&[], view.doubts().len() as u64);
     slots(page, &view.slots());
     feeds(page, &view.feeds());
     let mut family = page.gauge("consort_database_serving", "1 if reads of the database can be offloaded.");
@@ -193,39 +196,43 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
             family.sample(&[("node", &feed.replica), ("database", &feed.database)], value(feed));
         }
     };
-    each("consort_feed_failed", "1 if the replica differs from the primary and must be rebuilt.", |feed| {
-        u64::from(feed.state == "failed")
-    });
     each(
-        "consort_feed_waiting",
+        "consort_replication_failed",
+        "1 if the replica differs from the primary and must be rebuilt.",
+        |feed| u64::from(feed.state == "failed"),
+    );
+    each(
+        "consort_replication_waiting",
         "1 while the replica applies nothing; for the reason see SHOW REPLICATION.",
         |feed| u64::from(feed.state == "waiting"),
     );
-    each("consort_feed_copying", "1 while the database is copied to the replica.", |feed| {
+    each("consort_replication_copying", "1 while the database is copied to the replica.", |feed| {
         u64::from(feed.state == "copying")
     });
-    each("consort_feed_pending_commits", "Commits that the replica has not applied yet.", |feed| {
+    each("consort_replication_pending_commits", "Commits that the replica has not applied yet.", |feed| {
         feed.pending_commits
     });
-    each("consort_feed_pending_bytes", "Bytes of rows that the replica has not applied yet.", |feed| {
-        feed.pending_bytes
-    });
     each(
-        "consort_feed_pending_file_bytes",
+        "consort_replication_pending_bytes",
+        "Bytes of rows that the replica has not applied yet.",
+        |feed| feed.pending_bytes,
+    );
+    each(
+        "consort_replication_pending_file_bytes",
         "Bytes of rows not applied yet that are spilled to disk.",
         |feed| feed.pending_file_bytes,
     );
-    each("consort_feed_lag_milliseconds", "Replication lag of the replica in milliseconds.", |feed| {
+    each("consort_replication_lag_milliseconds", "Replication lag of the replica in milliseconds.", |feed| {
         u64::try_from(feed.lag.as_millis()).unwrap_or(u64::MAX)
     });
     let mut family = page.counter(
-        "consort_feed_readers_let_go_total",
+        "consort_replication_readers_cancelled_total",
         "Reads that blocked a refresh of the replica up to the limit.",
     );
     for feed in feeds {
         family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.readers_let_go);
     }
-    let mut family = page.counter("consort_feed_steps_total", "Apply steps at the replica.");
+    let mut family = page.counter("consort_replication_steps_total", "Apply steps at the replica.");
     for feed in feeds {
         let mut sample = |how, count| {
             family.sample(&[("node", &feed.replica), ("database", &feed.database), ("how", how)], count);
@@ -236,12 +243,12 @@ fn feeds(page: &mut Page, feeds: &[Feed]) {
         sample("undone", feed.steps.undone);
     }
     let mut family =
-        page.counter("consort_feed_copies_total", "Copies of the database started for the replica.");
+        page.counter("consort_replication_copies_total", "Copies of the database started for the replica.");
     for feed in feeds {
         family.sample(&[("node", &feed.replica), ("database", &feed.database)], feed.copies);
     }
     let mut family = page.counter(
-        "consort_feed_statements_total",
+        "consort_replication_statements_total",
         "Statements that the replica executed instead of applying their rows.",
     );
     for feed in feeds {
@@ -371,22 +378,22 @@ mod tests {
     fn the_page_tells_what_was_counted_and_what_the_view_knows() {
         let metrics = Metrics::default();
         metrics.clients_refused.one("53300");
-        metrics.statements_at_primary.one("in_doubt");
+        metrics.statements_at_primary.one("in_flight");
         let page = page(&metrics, &fixture());
         for line in [
             "consort_clients_refused_total{sqlstate=\"53300\"} 1",
-            "consort_statements_at_primary_total{reason=\"in_doubt\"} 1",
+            "consort_statements_at_primary_total{reason=\"in_flight\"} 1",
             "consort_clients{state=\"waiting\"} 1",
             "consort_node_serving{node=\"primary\"} 1",
             "consort_standby_lag_bytes{node=\"standby1\"} 100",
             "consort_standby_refused_total{node=\"standby1\",reason=\"proof_late\"} 1",
-            "consort_gauges_settled_total{rule=\"quick\"} 10",
-            "consort_doubts 2",
-            "consort_leads 0",
+            "consort_probes_settled_total{rule=\"quick\"} 10",
+            "consort_in_flight_writes 2",
+            "consort_is_leader 0",
             "consort_slot_retained_bytes{database=\"shop\"} 4096",
             "consort_slot_remaining_bytes{database=\"shop\"} 1024",
-            "consort_feed_readers_let_go_total{node=\"replica1\",database=\"shop\"} 1",
-            "consort_feed_copies_total{node=\"replica1\",database=\"shop\"} 6",
+            "consort_replication_readers_cancelled_total{node=\"replica1\",database=\"shop\"} 1",
+            "consort_replication_copies_total{node=\"replica1\",database=\"shop\"} 6",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }

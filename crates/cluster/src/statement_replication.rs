@@ -25,7 +25,7 @@ const MAX_WINDOW: usize = 4096;
 const MAX_TOLD_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Reason: the statements of the transaction were not reported, or not in time.
-const NOT_TOLD: &str = "not_told";
+const NOT_REPORTED: &str = "not_reported";
 /// Reason: a concurrent commit wrote to the footprint of the transaction.
 const OVERLAPPED: &str = "overlapped";
 /// Reason: the rows that came out differ from the rows that its statements report.
@@ -107,7 +107,7 @@ impl Of {
         let mut placed = Vec::with_capacity(boundary.commits.len());
         for commit in &boundary.commits {
             let wrote = self.wrote.remove(&commit.end);
-            let told = self.take(commit.xid).ok_or(NOT_TOLD).and_then(|told| {
+            let told = self.take(commit.xid).ok_or(NOT_REPORTED).and_then(|told| {
                 let saw = |version| self.xids.get(&version).is_some_and(|xid| told.saw.sees(*xid));
                 let stands = self.guard.stands_seeing(told.started, &told.touched, saw);
                 if stands { Ok(told) } else { Err(OVERLAPPED) }

@@ -108,7 +108,7 @@ fn say(report: &Report, made: &Made, options: &Options) {
     let file = output.display();
     eprintln!(
         "{file}: configuration written. Next:\n\
-         \x20 set control_user to a superuser of the nodes, and add missing standbys\n\
+         \x20 set control_user to a role that `consort check` accepts (a superuser, or docs/managed.md), and add missing standbys\n\
          \x20 consort check --config {file}\n\
          \x20 consort attach --config {file}\n\
          \x20 consort serve --config {file}"

@@ -277,10 +277,10 @@ fn as_json(
         "design": found.config.design().name,
         "nodes": nodes,
         "databases": objects(gauges),
-        "doubts": objects(doubts),
-        "feeds": objects(feeds),
+        "in_flight": objects(doubts),
+        "replication": objects(feeds),
         "slots": objects(slots),
-        "lead": objects(lead).into_iter().next(),
+        "leader": objects(lead).into_iter().next(),
         "seed": found.seed().as_ref().map(seed::as_json),
     }))
 }

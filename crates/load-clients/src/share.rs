@@ -308,7 +308,7 @@ mod tests {
         let routes = vec![
             ("s1", "SELECT 1 FROM t", "positioned", 6),
             ("s2", "SELECT 1 FROM t", "positioned", 2),
-            ("p", "SELECT 1 FROM t", "in_doubt", 1),
+            ("p", "SELECT 1 FROM t", "in_flight", 1),
             ("p", "UPDATE t SET a = 1", "writes", 50),
             ("p", "SELECT 1 FROM u", "standbys_behind", 4),
         ];
@@ -317,7 +317,7 @@ mod tests {
         let shares = told_shares(&told(Some(routes)), &asked);
         // One of the ten was not reported: it counts as the primary's.
         assert!((shares["t"].at_standbys - 0.8).abs() < 1e-9, "{shares:?}");
-        assert_eq!(shares["t"].why_not(), "in_doubt 1");
+        assert_eq!(shares["t"].why_not(), "in_flight 1");
         assert_eq!((shares["u"].at_standbys, shares["u"].why_not()), (0.0, "standbys_behind 4".to_owned()));
     }
 

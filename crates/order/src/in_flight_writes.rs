@@ -129,7 +129,7 @@ impl Order {
     }
 
     /// True if a commit that touches `footprint` may or may not be visible at the primary now.
-    pub fn in_doubt(&self, database: DatabaseId, footprint: &Footprint) -> bool {
+    pub fn in_flight(&self, database: DatabaseId, footprint: &Footprint) -> bool {
         if !self.clear(database) {
             return true;
         }

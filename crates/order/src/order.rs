@@ -59,7 +59,7 @@ impl Default for Options {
 /// - A probe is settled for a database only if every commit of that database which it sees was given to
 ///   [`decoded`](Order::decoded) in this incarnation, or had been shown before the slot's first position.
 /// - An in-flight write set ends only when a probe has settled for its database that was wanted after its
-///   answer (or after its backend was gone); until then [`in_doubt`](Order::in_doubt) finds it.
+///   answer (or after its backend was gone); until then [`in_flight`](Order::in_flight) finds it.
 /// - Until [`orphans_gone`](Order::orphans_gone) was said in this incarnation, and a probe wanted after it
 ///   has settled, all of a database is in flight: backends of an earlier Consort may still be committing.
 /// - If commits are placed, each probe that settles ends in a boundary: commits that it sees and no earlier

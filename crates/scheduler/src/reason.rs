@@ -132,9 +132,9 @@ impl Reason {
                 ("replicas_behind", "no logical replica caught up in time with what the statement must see")
             }
             Reason::SessionAhead => ("session_ahead", "no standby has what the session wrote or saw"),
-            Reason::NoRecentGauge => ("no_recent_gauge", "no snapshot probe is recent enough"),
+            Reason::NoRecentGauge => ("no_recent_probe", "no snapshot probe is recent enough"),
             Reason::OlderThanBound => ("older_than_bound", "no standby is within the bound"),
-            Reason::InDoubt => ("in_doubt", "a commit that the statement might see was in flight"),
+            Reason::InDoubt => ("in_flight", "a commit that the statement might see was in flight"),
             Reason::WrittenMeanwhile => {
                 ("written_meanwhile", "the rows that the statement reads were written while it ran")
             }
@@ -145,7 +145,7 @@ impl Reason {
             Reason::StandbyAhead => {
                 ("standby_ahead", "the standby's snapshot had a commit that was not visible at the primary")
             }
-            Reason::GaugeNotSettled => ("gauge_not_settled", "the snapshot probe was not settled in time"),
+            Reason::GaugeNotSettled => ("probe_not_settled", "the snapshot probe was not settled in time"),
             Reason::DecoderBehind => {
                 ("decoder_behind", "the decoder did not pass the standby's position in time")
             }

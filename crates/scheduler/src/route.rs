@@ -154,7 +154,7 @@ impl Scheduler {
     /// With writers through Consort: whether the primary has shown all commits that overlap, and only decoded ones, the
     /// newest of which ends at or below `newest`.
     pub(crate) fn undoubted(&self, database: DatabaseId, footprint: &Footprint, newest: Lsn) -> bool {
-        if self.order.in_doubt(database, footprint) {
+        if self.order.in_flight(database, footprint) {
             return false;
         }
         // A decoded commit that no settled probe has seen is covered by its in-flight write set. If that was

@@ -5,7 +5,7 @@ use crate::bugs::Bug;
 use crate::consort::{Consort, Handle};
 use crate::executor::Micros;
 use crate::model::primary::{Isolation, Pace, Primary, Reply, Request};
-use crate::model::statement::{Change, Select, Surroundings, in_doubt};
+use crate::model::statement::{Change, Select, Surroundings, in_flight};
 use crate::record::{Acknowledged, Block as BlockRecord, Breach, Moment, Read, Sent, Where};
 use crate::session::Session;
 use crate::world::World;
@@ -270,7 +270,7 @@ impl Client {
         if how.miss {
             session.narrow = Some(footprint);
             footprint = if bugs.has(Bug::AnalysisMissNarrowDoubt) {
-                in_doubt(&all[..1], false)
+                in_flight(&all[..1], false)
             } else {
                 Footprint::Everything
             };
@@ -310,10 +310,10 @@ impl Client {
         let unseen = |change: &&Change| bugs.has(Bug::RevokeLate) && matches!(change, Change::Grants(_));
         let kept: Vec<Change> = changes.iter().filter(|change| !unseen(change)).copied().collect();
         if !kept.iter().any(|change| matches!(change, Change::Fires(_))) {
-            return in_doubt(&kept, false);
+            return in_flight(&kept, false);
         }
         let definitions = self.consort.definitions(self.database).await;
-        definitions.map_or(Footprint::Everything, |known| in_doubt(&kept, known.trigger))
+        definitions.map_or(Footprint::Everything, |known| in_flight(&kept, known.trigger))
     }
 
     fn sent(&self) -> usize {

@@ -315,7 +315,7 @@ fn an_answered_write_waits_for_a_gauge() {
     assert_eq!(poll(write(&scene, &mut client, DATABASE, Footprint::Everything)), Some(AtPrimary::Answered));
     // Neither open nor lost; before the first snapshot probe the order's floor may have taken it over.
     assert!(scene.doubts().iter().all(|state| matches!(state, DoubtState::Ending(_))));
-    assert!(scene.scheduler().order().in_doubt(DATABASE, &Footprint::Everything));
+    assert!(scene.scheduler().order().in_flight(DATABASE, &Footprint::Everything));
     assert!(scene.0.orphans.borrow().is_empty());
 }
 

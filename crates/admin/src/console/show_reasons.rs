@@ -96,7 +96,7 @@ mod tests {
     fn remedies_come_from_the_manual() {
         assert!(remedy("locks_rows").starts_with("omit it"), "{}", remedy("locks_rows"));
         assert_eq!(remedy("too_many_literals"), "pass an array");
-        assert!(remedy("in_doubt").contains("in flight"), "a reason without a remedy has its meaning");
+        assert!(remedy("in_flight").contains("in flight"), "a reason without a remedy has its meaning");
         assert!(!remedy("unknown_function").contains(['[', '(', '`']));
         assert!(remedy("no_such_reason").starts_with("none"));
     }

@@ -10,7 +10,7 @@ pub(super) const SHOW: Show =
 /// The first columns are the database's; the counts after them are the primary's, the same in each row.
 const COLUMNS: &[Column] = &[
     text("database"),
-    number("settled_gauge"),
+    number("settled_probe"),
     text("settled_lsn"),
     text("decoded_lsn"),
     text("why_not_serving"),

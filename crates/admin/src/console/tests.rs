@@ -296,7 +296,7 @@ fn former_show_names_answer() {
 fn show_gauges() {
     assert_eq!(
         shown("SHOW SNAPSHOTS"),
-        ["database=shop settled_gauge=9 settled_lsn=0/320 why_not_serving=no slot \
+        ["database=shop settled_probe=9 settled_lsn=0/320 why_not_serving=no slot \
           extension_differences=library isn 1.2 isn.so is not as at the primary at standby1 slot_retained_bytes=4096 \
           slot_remaining_bytes=1024 sent=12 lost=0 void=0 \
           settled_quick=10 settled_by_lsn=0 writers=through-consort paused=1"]

@@ -69,7 +69,7 @@ fn says_so(serving: &Serving, console: &mut Console, client: &mut Client, what: 
     assert!(why.contains("a read found") && why.contains(what), "{why}");
     let said = serving.run("status", &[]).worked();
     assert!(said.contains("failed: a read found corrupted data") && said.contains(what), "{said}");
-    let failed = "consort_feed_failed{node=\"replica1\",database=\"postgres\"}";
+    let failed = "consort_replication_failed{node=\"replica1\",database=\"postgres\"}";
     eventually("a metric that says so", || figure(serving, failed) == 1);
     let before = served(console, "replica1");
     for _ in 0..20 {

@@ -242,7 +242,7 @@ fn a_replica_that_differs_serves_nothing_until_it_is_made_anew() {
     let node = said.lines().find(|line| line.starts_with("replica1 ")).expect("it is a node");
     assert!(node.contains(" not serving ") && node.contains("all of its databases have failed"), "{node}");
     let labels = "{node=\"replica1\",database=\"postgres\"}";
-    assert_eq!(figure(&serving, &format!("consort_feed_failed{labels}")), 1);
+    assert_eq!(figure(&serving, &format!("consort_replication_failed{labels}")), 1);
     let before = served(&mut console, "replica1");
     client.rows("UPDATE quiet SET v = 9").unwrap();
     for _ in 0..20 {
@@ -294,7 +294,7 @@ fn a_replica_that_cannot_take_anything_in_is_not_noticed_and_says_why() {
     });
     let said = serving.run("status", &[]).worked();
     assert!(said.contains("No space left on device"), "{said}");
-    let waits = "consort_feed_waiting{node=\"replica1\",database=\"postgres\"}";
+    let waits = "consort_replication_waiting{node=\"replica1\",database=\"postgres\"}";
     eventually("a metric that says so", || figure(&serving, waits) == 1);
     client.rows("UPDATE quiet SET v = 9").unwrap();
     assert_eq!(client.number(READ_QUIET).unwrap(), 9);

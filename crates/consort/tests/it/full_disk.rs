@@ -188,7 +188,7 @@ fn has_caught_up(serving: &Serving, console: &mut Console, client: &mut Client, 
     });
 }
 
-const WAITS: &str = "consort_feed_waiting{node=\"replica1\",database=\"postgres\"}";
+const WAITS: &str = "consort_replication_waiting{node=\"replica1\",database=\"postgres\"}";
 
 #[test]
 fn a_replica_whose_disk_is_full_says_so_is_not_noticed_and_catches_up_when_there_is_room() {

@@ -88,7 +88,7 @@ fn the_one_that_waits_serves_at_the_primary_says_so_and_takes_over() {
     client.rows("UPDATE quiet SET v = 7").unwrap();
     let mut waiting = console(&second);
     eventually("a reason", || waiting.stays("postgres").contains("another Consort leads: process"));
-    assert_eq!((figure(&second, "consort_leads"), figure(&first, "consort_leads")), (0, 1));
+    assert_eq!((figure(&second, "consort_is_leader"), figure(&first, "consort_is_leader")), (0, 1));
     assert_eq!(page(&second, "/readyz").0, "HTTP/1.1 200 OK");
     let status = second.run("status", &[]).worked();
     assert!(

@@ -77,7 +77,7 @@ pub(crate) fn copied_anew(
     });
     // While rows go on to find no room a copy is broken off and begun again.
     eventually("a status with its reason", || serving.run("status", &[]).worked().contains(said));
-    let copying = "consort_feed_copying{node=\"replica1\",database=\"postgres\"}";
+    let copying = "consort_replication_copying{node=\"replica1\",database=\"postgres\"}";
     eventually("a copy in the metrics", || figure(serving, copying) == 1);
     // The slot gives what comes next, not the same again and again.
     eventually("a database that is followed", || console.stays("postgres").is_empty());

@@ -42,7 +42,7 @@ fn pages_for_machines_are_served() {
     let (status, metrics) = page(&serving, "/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
     for name in
-        ["consort_clients{state=\"idle\"}", "consort_node_serving{node=\"standby1\"}", "consort_gauges_total"]
+        ["consort_clients{state=\"idle\"}", "consort_node_serving{node=\"standby1\"}", "consort_probes_total"]
     {
         assert!(metrics.lines().any(|line| line.starts_with(name)), "{name} is missing in\n{metrics}");
     }

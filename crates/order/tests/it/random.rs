@@ -294,7 +294,7 @@ impl Primary {
             let certain = transaction.stage == Stage::Visible && transaction.decoded;
             let nothing = matches!(transaction.stage, Stage::Running | Stage::Aborted);
             let read = Footprint::of(transaction.table, Access::WHOLE);
-            if !certain && !nothing && !self.order.in_doubt(transaction.database, &read) {
+            if !certain && !nothing && !self.order.in_flight(transaction.database, &read) {
                 return Err(format!("step {}: {transaction:?} is not in doubt", self.step));
             }
         }

@@ -250,10 +250,10 @@ impl Story {
             "gone" => self.order.backend_gone(DoubtId::new(number(args)?)),
             "orphans_gone" => self.order.orphans_gone(),
             "distrust" => self.order.distrust(),
-            "in_doubt" => {
+            "in_flight" => {
                 let database = database(args)?;
                 let read = footprint(args.next_pos().ok_or("footprint")?, false)?;
-                return Ok(if self.order.in_doubt(database, &read) {
+                return Ok(if self.order.in_flight(database, &read) {
                     "in doubt\n"
                 } else {
                     "not in doubt\n"

@@ -78,13 +78,13 @@ impl SessionState {
     /// no rollback takes them back. A setting of the session's own may merely be back at its earlier value: a
     /// block has set it back, or its value held for a block alone.
     pub(super) fn hear_of_a_reload(&mut self, interner: &mut Interner) {
-        let in_doubt =
+        let in_flight =
             [Dirt::Fresh, Dirt::Function, Dirt::Code, Dirt::Unknown, Dirt::Unjudged, Dirt::Setting];
         let is_followed = !self.overflown
             && !self.transaction.block.set_local
             && !self.transaction.block.puts_back
             && !self.transaction.block.lost_savepoints
-            && in_doubt.iter().all(|dirt| !self.dirt.has(*dirt));
+            && in_flight.iter().all(|dirt| !self.dirt.has(*dirt));
         let Some(mut first) = self.beginning.settings.clone().filter(|_| is_followed) else { return };
         for (name, value) in &self.reports.values {
             let is_other = |was: &&str| was != value && !IDENTITY.contains(name);

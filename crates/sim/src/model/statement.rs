@@ -394,7 +394,7 @@ impl Change {
 
     /// Possible writes by the analysis: its part of the in-flight write set. `trigger`: true if the trigger
     /// was there at the analysis.
-    pub fn in_doubt(&self, trigger: bool) -> Footprint {
+    pub fn in_flight(&self, trigger: bool) -> Footprint {
         let access = match self {
             Change::Set(_, row, a, b) => {
                 let columns = ColumnSet::of([(*a, A), (*b, B), (*a, G)].iter().filter(|c| c.0).map(|c| c.1));
@@ -407,9 +407,9 @@ impl Change {
                 return Footprint::Everything;
             }
             Change::Fires(row) => {
-                let mut footprint = Change::row(Table::Full, *row).in_doubt(trigger);
+                let mut footprint = Change::row(Table::Full, *row).in_flight(trigger);
                 if trigger {
-                    footprint.union(&Change::row(Table::Plain, *row).in_doubt(trigger));
+                    footprint.union(&Change::row(Table::Plain, *row).in_flight(trigger));
                 }
                 return footprint;
             }
@@ -429,9 +429,9 @@ pub fn trigger_there(state: &State) -> bool {
 }
 
 /// Possible writes of several changes together.
-pub fn in_doubt(changes: &[Change], trigger: bool) -> Footprint {
+pub fn in_flight(changes: &[Change], trigger: bool) -> Footprint {
     changes.iter().fold(Footprint::NOTHING, |mut all, change| {
-        all.union(&change.in_doubt(trigger));
+        all.union(&change.in_flight(trigger));
         all
     })
 }

@@ -303,14 +303,14 @@ mod tests {
                 [
                     (route("s1", "SELECT a", "plain"), 20),
                     (route("s1", "SELECT b", "plain"), 10),
-                    (route("p", "SELECT a", "in_doubt"), 10),
-                    (route("p", "SELECT b", "in_doubt"), 0),
+                    (route("p", "SELECT a", "in_flight"), 10),
+                    (route("p", "SELECT b", "in_flight"), 0),
                     (route("p", "COPY", "copy_from"), 0),
                 ]
                 .into(),
             ),
         });
         assert!((served.at_standbys - 0.75).abs() < 1e-9);
-        assert_eq!(served.reasons, [("in_doubt".to_owned(), 10), ("plain".to_owned(), 30)].into());
+        assert_eq!(served.reasons, [("in_flight".to_owned(), 10), ("plain".to_owned(), 30)].into());
     }
 }
