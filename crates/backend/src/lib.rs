@@ -1,8 +1,10 @@
 //! Connections at servers, and what is sent over them: pools at the primary and at replicas, prepared statements, requests, the
 //! connections that listen.
 
+pub mod awake;
 pub mod batch;
 pub mod commit_tokens;
+pub mod copy_in;
 pub mod listening;
 pub mod prepared_statements;
 pub mod request;

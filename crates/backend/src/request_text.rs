@@ -103,3 +103,23 @@ pub fn parameter((binary, value): (bool, Option<&[u8]>)) -> Parameter<'_> {
         Some(value) => Parameter::Text(value),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_ask_for_sequences() {
+        for (text, asks) in [
+            ("SELECT CurrVal('s')", true),
+            ("INSERT INTO t VALUES (lastval())", true),
+            ("SELECT nextval('s'), LASTVAL(), 1", true),
+            ("lastval", true),
+            ("SELECT nextval('s')", false),
+            ("lastva", false),
+            ("", false),
+        ] {
+            assert_eq!(asks_sequences(text.as_bytes()), asks, "{text}");
+        }
+    }
+}

@@ -77,7 +77,7 @@ impl Error {
             Error::ReadOnly => "READONLY",
             Error::Invalid { .. } => "INVALID",
             Error::Store(StoreError::Unavailable { .. }) => "STOREUNAVAILABLE",
-            Error::Store(StoreError::Refused { .. }) => "STOREREFUSED",
+            Error::Store(StoreError::Refused { .. } | StoreError::Failed { .. }) => "STOREREFUSED",
             Error::Store(StoreError::Unknown { .. }) => "STOREUNKNOWN",
             Error::NotVisible { .. } => "NOTVISIBLE",
             Error::Busy { .. } => "BUSY",

@@ -107,7 +107,12 @@ async fn old_cells(
     let mut keys: Vec<Bytes> = unknown.map(|((key, _), _)| key.clone()).collect();
     keys.push(shared.ownership.key());
     let mut old = repeat(shared, "cannot read old versions", || shared.store.get_many(&keys)).await?;
-    shared.ownership.check(old.pop().flatten().as_ref())?;
+    let mark = old.pop().flatten();
+    if mark.is_none() && !shared.is_weak() {
+        let reason = "the mark of this database is missing: the store was emptied or replaced".to_owned();
+        return Err(Error::StoreTaken { reason });
+    }
+    shared.ownership.check(mark.as_ref())?;
     let flushed = shared.oracle().flushed();
     let is_foreign = |cell: &Option<Cell>| cell.as_ref().is_some_and(|cell| cell.timestamp > flushed);
     if let Some(at) = old.iter().position(is_foreign) {
@@ -136,6 +141,9 @@ where
         };
         let is_closing = *shared.ending.borrow() > Ending::Open;
         if is_closing && begun.elapsed() >= shared.options.visible_timeout {
+            return Err(error.into());
+        }
+        if matches!(error, StoreError::Failed { .. }) {
             return Err(error.into());
         }
         if pause > PAUSE.0 {

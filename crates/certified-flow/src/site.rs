@@ -19,6 +19,14 @@ pub enum State {
     Up,
 }
 
+/// Sessions at a node.
+#[derive(Default)]
+struct Sessions {
+    claims: RefCell<BTreeMap<i32, Rc<Claim>>>,
+    /// One clone for each place that is taken.
+    places: Rc<()>,
+}
+
 /// A session's place at a node.
 pub struct Place(#[expect(dead_code, reason = "its life counts")] Rc<()>);
 
@@ -33,9 +41,7 @@ pub struct Site<L> {
     /// Versions whose own session commits them here. The number of the transaction stands with each that is a link of the
     /// chain of locks.
     pending: RefCell<BTreeMap<Version, Option<u64>>>,
-    claims: RefCell<BTreeMap<i32, Rc<Claim>>>,
-    /// One clone for each place that is taken.
-    places: Rc<()>,
+    sessions: Sessions,
     /// Versions up to here are on this node's disk.
     flushed: Cell<Version>,
     /// True if the node does not answer: sessions there do not wait for it.
@@ -68,8 +74,7 @@ impl<L: Default> Site<L> {
             visible: Cell::default(),
             state: RefCell::new(State::Down(NOT_TRIED.to_owned())),
             pending: RefCell::default(),
-            places: Rc::default(),
-            claims: RefCell::default(),
+            sessions: Sessions::default(),
             flushed: Cell::default(),
             silent: Cell::default(),
             lags: Cell::default(),
@@ -254,12 +259,12 @@ impl<L: Default> Site<L> {
 
     /// A session is here.
     pub fn enters(&self, claim: &Rc<Claim>) {
-        self.claims.borrow_mut().insert(claim.pid.get(), claim.clone());
+        self.sessions.claims.borrow_mut().insert(claim.pid.get(), claim.clone());
     }
 
     /// A session has left. A restarted server may have given its process number to another one.
     pub fn leaves(&self, claim: &Rc<Claim>) {
-        let mut claims = self.claims.borrow_mut();
+        let mut claims = self.sessions.claims.borrow_mut();
         if claims.get(&claim.pid.get()).is_some_and(|here| Rc::ptr_eq(here, claim)) {
             claims.remove(&claim.pid.get());
         }
@@ -267,22 +272,22 @@ impl<L: Default> Site<L> {
 
     /// The session of this backend.
     pub fn claim(&self, pid: i32) -> Option<Rc<Claim>> {
-        self.claims.borrow().get(&pid).cloned()
+        self.sessions.claims.borrow().get(&pid).cloned()
     }
 
     /// A place for a session that is about to log in here. It counts until it is dropped.
     pub fn place(&self) -> Place {
-        Place(self.places.clone())
+        Place(self.sessions.places.clone())
     }
 
     /// Places that are taken: by sessions here, and by those that are about to log in.
     pub fn placed(&self) -> usize {
-        Rc::strong_count(&self.places) - 1
+        Rc::strong_count(&self.sessions.places) - 1
     }
 
     /// Sessions here.
     pub fn sessions(&self) -> usize {
-        self.claims.borrow().len()
+        self.sessions.claims.borrow().len()
     }
 
     /// Something has changed.

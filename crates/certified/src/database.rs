@@ -2,7 +2,7 @@
 
 use crate::capture_kind::Capture;
 use crate::engine::Functions;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, make_folder};
 use crate::notes::Shapes;
 use crate::options::Options;
 use crate::record::Record;
@@ -54,7 +54,7 @@ impl Database {
     /// The ledger cannot be opened, or holds something else: a sentence for a person.
     pub(crate) fn open(name: &str, options: Rc<Options>, nodes: Rc<Nodes>) -> Result<Database, String> {
         let folder = options.ledger_dir.join(ledger::folder_of(name));
-        std::fs::create_dir_all(&options.ledger_dir)
+        make_folder(&options.ledger_dir)
             .map_err(|error| format!("cannot make {} (ledger_dir): {error}", options.ledger_dir.display()))?;
         let disk = disk::Disk::new();
         let (ledger, reader) = Ledger::open(&folder, &disk).map_err(|error| error.to_string())?;

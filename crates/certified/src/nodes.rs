@@ -5,7 +5,9 @@ use crate::options::NodeOptions;
 use disk::{Disk, Point};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -30,6 +32,11 @@ pub(crate) struct Nodes {
     room: usize,
 }
 
+/// Makes the folder of the ledgers, which have all rows, if it is missing. Other users may not look into it.
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
 impl Nodes {
     /// Gives these nodes their numbers.
     ///
@@ -37,7 +44,7 @@ impl Nodes {
     /// The file cannot be read or written: a sentence for a person.
     pub(crate) fn open(folder: &Path, nodes: &[NodeOptions]) -> Result<Nodes, String> {
         let failed = |error| format!("cannot use {} (ledger_dir): {error}", folder.join(FILE).display());
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        make_folder(folder).map_err(failed)?;
         let text = match std::fs::read_to_string(folder.join(FILE)) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             read => read.map_err(failed)?,

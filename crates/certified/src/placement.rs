@@ -23,6 +23,7 @@ use history::{Consistency, Version};
 use session_state::Startup;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -364,15 +365,35 @@ async fn forget(database: Rc<Database>) {
     }
 }
 
-/// The oldest version that a dump has of the database: the ledger keeps the records after it.
+/// The oldest version that a dump has of the database: the ledger keeps the records after it. A dump without the database, or
+/// one that cannot be read, keeps all of them.
 fn dumped(database: &Database) -> Option<Version> {
     let folder = database.options.dump_dir.as_ref()?;
-    let dumps = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let version = |dump: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(dump.path().join("versions")).ok()?;
-        ledger::read_versions(&text)?.get(&database.name).copied()
+    oldest_dumped(folder, &database.name).unwrap_or_else(|error| {
+        tracing::warn!(folder = %folder.display(), %error, "the dumps cannot be read (dump_dir): the ledger keeps all records");
+        Some(Version::ZERO)
+    })
+}
+
+fn oldest_dumped(folder: &Path, database: &str) -> std::io::Result<Option<Version>> {
+    let is_missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    let dumps = match std::fs::read_dir(folder) {
+        Err(error) if is_missing(&error) => return Ok(None),
+        dumps => dumps?,
     };
-    dumps.filter_map(version).min()
+    let mut oldest: Option<Version> = None;
+    for dump in dumps {
+        let file = dump?.path().join("versions");
+        let text = match std::fs::read_to_string(file) {
+            // Another file, or a dump that is not whole: it is never restored.
+            Err(error) if is_missing(&error) || error.kind() == std::io::ErrorKind::NotADirectory => continue,
+            text => text?,
+        };
+        let Some(versions) = ledger::read_versions(&text) else { continue };
+        let version = versions.get(database).copied().unwrap_or(Version::ZERO);
+        oldest = Some(oldest.map_or(version, |oldest| oldest.min(version)));
+    }
+    Ok(oldest)
 }
 
 /// Clients that were let in.

@@ -52,12 +52,19 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if home.running().is_some() {
         eprintln!("stopping Consort ..");
     }
+    let has_back_ends =
+        Config::read(&home.config_file()).is_ok_and(|config| !config.peers.back_ends.is_empty());
     stop_consort(&home)?;
     if let Some(nodes) = Nodes::of(&home) {
         let _turn = home.take_turn()?;
-        // What Consort has written at its end.
-        let said = std::fs::read_to_string(home.folder().join("ledger/back_ends")).unwrap_or_default();
-        eprint!("{said}");
+        // What Consort has written at its end, if it came to that.
+        match std::fs::read_to_string(home.folder().join("ledger/back_ends")) {
+            Ok(said) => eprint!("{said}"),
+            Err(_) if has_back_ends => eprintln!(
+                "the state of the back ends is unknown, because Consort was killed; start it, and stop it again"
+            ),
+            Err(_) => {}
+        }
         if !nodes.stop()? {
             eprintln!("no node is running in {}", home.folder().display());
         }
@@ -79,9 +86,12 @@ fn is_key_value(home: &Home) -> bool {
 /// Stops Consort, and leaves the servers as they are.
 pub fn stop_consort(home: &Home) -> Result<(), Failure> {
     let _turn = home.take_turn()?;
-    let shutdown_drain_timeout =
-        Config::read(&home.config_file()).map_or(Duration::ZERO, |config| config.shutdown_drain_timeout);
-    home.end(shutdown_drain_timeout + END_LIMIT).map(drop)
+    // The clients, and then each back end, have that time.
+    let drains = Config::read(&home.config_file()).map_or(Duration::ZERO, |config| {
+        let back_ends = u32::try_from(config.peers.back_ends.len()).unwrap_or(u32::MAX);
+        config.shutdown_drain_timeout.saturating_mul(back_ends.saturating_add(1))
+    });
+    home.end(drains + END_LIMIT).map(drop)
 }
 
 /// Stops Consort and the servers.

@@ -87,6 +87,9 @@ struct Restore {
     /// All nodes
     #[arg(long)]
     all: bool,
+    /// Begin a new ledger where the ledger is lost; commits after the dump are gone then
+    #[arg(long, requires = "all")]
+    new_ledger: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -106,7 +109,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         What::Remove(options) => remove(&certified(&options.which)?, &options.name),
         What::Dump(options) => dumps::take(&certified(&options.which)?, options.from.as_deref()),
         What::Restore(Restore { which, name: Some(name), .. }) => dumps::restore(&certified(which)?, name),
-        What::Restore(Restore { which, name: None, .. }) => dumps::restore_all(&certified(which)?),
+        What::Restore(Restore { which, name: None, new_ledger, .. }) => {
+            dumps::restore_all(&certified(which)?, *new_ledger)
+        }
     }
 }
 

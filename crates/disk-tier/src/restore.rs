@@ -56,8 +56,15 @@ pub async fn plan(folder: &Path, log: &Log, addresses: &[Address]) -> Result<Opt
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
     };
-    if addresses.is_empty() || (!log.is_new() && goes_on.is_none()) {
+    if goes_on.is_none() && (addresses.is_empty() || !log.is_new()) {
         return Ok(None);
+    }
+    if let Some(name) = &goes_on
+        && !addresses.iter().any(|address| *name == address.to_string())
+    {
+        return Err(format!(
+            "a restart from the back end {name} was interrupted: put it into back_ends again; its data are not complete here"
+        ));
     }
     let mut newest: Option<(Position, &Address)> = None;
     for address in
@@ -72,7 +79,14 @@ pub async fn plan(folder: &Path, log: &Log, addresses: &[Address]) -> Result<Opt
             newest = Some((found, address));
         }
     }
-    let Some((position, address)) = newest else { return Ok(None) };
+    let Some((position, address)) = newest else {
+        return match goes_on {
+            None => Ok(None),
+            Some(name) => Err(format!(
+                "a restart from the back end {name} was interrupted, and it has no position any more"
+            )),
+        };
+    };
     let wrong = |error: io::Error| format!("cannot begin a new log: {error}");
     if goes_on.is_none() {
         log.forget_name().map_err(wrong)?;
@@ -89,9 +103,12 @@ pub async fn plan(folder: &Path, log: &Log, addresses: &[Address]) -> Result<Opt
 }
 
 fn write(file: &Path, text: &str) -> io::Result<()> {
-    let mut made = fs::File::create(file)?;
+    let new = file.with_extension("new");
+    let mut made = fs::File::create(&new)?;
     made.write_all(text.as_bytes())?;
-    made.sync_all()
+    made.sync_all()?;
+    fs::rename(&new, file)?;
+    fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 async fn reach(address: &Address) -> Result<Option<Position>, String> {

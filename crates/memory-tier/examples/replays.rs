@@ -110,6 +110,7 @@ impl Member {
         let node = Node::bind(&Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             secret: SECRET.to_vec(),
+            tls: None,
             max_bytes: 4 << 30,
             policy: Policy::Keep,
             limits: Limits::default(),

@@ -15,6 +15,8 @@ use memory_tier::front::{Entrance, Limits, NodeOptions, Options, Tier};
 use memory_tier::links::Links;
 use memory_tier::message::{Order, Part, Report, State};
 use postgres::address::Address;
+use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_local};
@@ -72,6 +74,8 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
         if restored.is_some() {
             tier.closes("the tier restarts from a back end");
         }
+        // What an earlier end has written down holds no longer.
+        let _ = std::fs::remove_file(back_ends_file(config));
         let mut feeds = None;
         let feed = feed(restored.as_ref(), &tier, &log, &back_ends, &mut feeds);
         let _served = places.serve(&door, console.clone());
@@ -134,17 +138,31 @@ async fn restores(
 ) -> Result<Option<Restore>, String> {
     if !addresses.is_empty() && log.is_new() {
         for (node, options) in config.peers.nodes.iter().enumerate() {
-            if let Ok(Report::State(state)) = membership.order(node, &Order::Report).await
-                && state.received > 0
-            {
-                return Err(format!(
-                    "the query log is empty, but {} has data in memory up to version {}: put the log back, or end the nodes",
-                    options.name, state.received
-                ));
+            match membership.order(node, &Order::Report).await {
+                Ok(Report::State(state)) if state.received > 0 => {
+                    return Err(format!(
+                        "the query log is empty, but {} has data in memory up to version {}: put the log back, or end the nodes",
+                        options.name, state.received
+                    ));
+                }
+                Ok(_) => {}
+                // Nothing runs there: its memory is lost.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => {
+                    return Err(format!(
+                        "the query log is empty, and {} may have data in memory: {error}; end the node, or start it again",
+                        options.name
+                    ));
+                }
             }
         }
     }
     disk_tier::plan(config.peers.ledger_dir.as_deref().unwrap_or("".as_ref()), log, addresses).await
+}
+
+/// The file that says at Consort's end what the back ends have.
+fn back_ends_file(config: &Config) -> PathBuf {
+    config.peers.ledger_dir.as_deref().unwrap_or("".as_ref()).join("back_ends")
 }
 
 /// Waits until every back end has all that was committed, and writes down which one has.
@@ -162,8 +180,10 @@ async fn drain(config: &Config, back_ends: &BackEnds) {
         text.push_str(&said);
         text.push('\n');
     }
-    let file = config.peers.ledger_dir.as_deref().unwrap_or("".as_ref()).join("back_ends");
-    if let Err(error) = std::fs::write(file, text) {
+    let file = back_ends_file(config);
+    let new = file.with_extension("new");
+    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &file));
+    if let Err(error) = written {
         tracing::warn!(%error, "cannot write down what back ends have");
     }
 }

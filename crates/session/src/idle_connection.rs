@@ -10,58 +10,20 @@ use conn::peer::GATHERED_BYTES;
 use history::Incarnation;
 use scheduler::StandbyId;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep};
 use wire::tag::back;
 use wire::{Complaint, Step};
-
-/// Number of times that the backend is woken within its limit. The backend ends an idle session late by at
-/// most this part of the limit, and never early.
-const PARTS: u32 = 4;
 
 /// Time for which a standby that its watcher has lost may stay silent in the middle of a result. If the
 /// network is cut, its connection may stay open for hours.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Keeps a backend from taking its session for idle.
-///
-/// Invariant: while the session is busy unnoticed by the backend, `timer` is set, and is due a part of the
-/// limit after the last message to the backend.
-#[derive(Default)]
-pub(super) struct Awake {
-    /// Maximum silence towards the backend while the session is busy.
-    every: Option<Duration>,
-    spoken: Option<Instant>,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl Awake {
-    /// Records a message to the backend. The backend's idle clock starts again when the message is processed.
-    pub(super) fn spoken(&mut self) {
-        if self.every.is_some() {
-            self.spoken = Some(Instant::now());
-            self.timer = None;
-        }
-    }
-
-    /// Records that the session is busy without the backend's knowledge.
-    fn busy(&mut self) {
-        let Some(every) = self.every.filter(|_| self.timer.is_none()) else { return };
-        let due = self.spoken.map_or_else(Instant::now, |spoken| spoken + every);
-        self.timer = Some(Box::pin(tokio::time::sleep_until(due)));
-    }
-
-    fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
-        self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
-    }
-}
-
 impl Primary {
     /// Sets the backend's limit for an idle session.
     pub(super) fn ends_when_idle_for(&mut self, limit: Option<Duration>) {
-        self.awake.every = limit.map(|limit| limit / PARTS);
+        self.awake.ends_when_idle_for(limit);
     }
 
     /// Wakes the backend when that is due. `busy`: the session is still busy without the backend's knowledge.

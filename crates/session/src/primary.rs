@@ -12,8 +12,9 @@ mod statement_transfer;
 pub use super::session_end::{Ended, Told};
 pub(super) use answered_ahead::send_answered;
 
-use super::idle_connection::Awake;
 use answers::Standing;
+use backend::awake::Awake;
+use backend::copy_in::CopyIn;
 use backend::prepared_statements::{Statement, Statements, Undo, deallocated};
 use backend::request::Kind;
 use backend::statement_description::Described;
@@ -185,10 +186,7 @@ pub struct Primary {
     expects: VecDeque<Expect>,
     /// More of the client's request follows.
     open: bool,
-    /// The primary waits for COPY data.
-    copying: bool,
-    /// A part of a message was forwarded, and not its end.
-    is_inside: bool,
+    copying: CopyIn,
     /// A message of the extended protocol failed, and the primary skips all messages before a Sync.
     passes_over: bool,
     /// A statement that ran elsewhere has closed the unnamed portal, and the primary does not know it.
@@ -247,8 +245,7 @@ impl Primary {
             status: Status::Idle,
             expects: VecDeque::new(),
             open: false,
-            copying: false,
-            is_inside: false,
+            copying: CopyIn::default(),
             passes_over: false,
             portal_gone: false,
             told: Told::NotYet,
@@ -401,13 +398,7 @@ impl Primary {
 
     /// True if all answers have come, and no part of a request is missing.
     pub fn is_settled(&self) -> bool {
-        self.expects.is_empty() && !self.takes_more()
-    }
-
-    /// True if more of the client's input belongs to the request in progress. After a COPY that failed, this is the rest of the
-    /// message that was being forwarded: the primary takes what comes for it.
-    fn takes_more(&self) -> bool {
-        self.open || self.copying || self.is_inside
+        self.expects.is_empty() && !self.open && !self.copying.takes_more()
     }
 
     /// Marks the forwarded part of a request as having no end of its own: its answers come without
@@ -523,7 +514,7 @@ impl Primary {
                 });
                 self.open = true;
             }
-            front::SYNC if self.copying => {}
+            front::SYNC if self.copying.wanted => {}
             front::SYNC => {
                 self.expects.push_back(Expect::Synced);
                 (self.open, self.passes_over) = (false, false);
@@ -537,7 +528,7 @@ impl Primary {
                 self.expects.push_back(Expect::Asked(None, None));
                 self.open = false;
             }
-            front::COPY_DONE | front::COPY_FAIL => self.copying = false,
+            front::COPY_DONE | front::COPY_FAIL => self.copying.wanted = false,
             front::PASSWORD => return Err(Malformed::UnknownTag(front::PASSWORD)),
             _ => {}
         }
@@ -605,14 +596,14 @@ impl Primary {
         if part.last && !self.passes_over && matches!(part.tag, front::QUERY | front::FUNCTION_CALL) {
             self.open = false;
         }
-        self.is_inside = !part.last;
+        self.copying.is_inside = !part.last;
         self.peer.out().extend_from_slice(part.bytes);
     }
 
     /// Takes the available input of a request in progress. `false`: there was none.
     fn take_more(&mut self, side: &mut Side<'_>) -> Result<bool, Ended> {
         let mut took = false;
-        while self.takes_more() && self.peer.unsent() < GATHERED_BYTES {
+        while (self.open || self.copying.takes_more()) && self.peer.unsent() < GATHERED_BYTES {
             let (unread, splitter) = side.client.cut();
             let step = splitter.next(unread).map_err(Ended::Malformed)?;
             let length = step.len();
@@ -658,7 +649,7 @@ impl Primary {
                 return Poll::Pending;
             }
             let mut again = more_may_be_there && client_has_it;
-            if self.takes_more() {
+            if self.open || self.copying.takes_more() {
                 if self.peer.unsent() == 0 {
                     again |= self.take_more(side)? || poll_client(side.client, cx)?;
                 }
@@ -739,7 +730,7 @@ impl Primary {
             expects: &mut self.expects,
             status: &mut self.status,
             open: &mut self.open,
-            copying: &mut self.copying,
+            copying: &mut self.copying.wanted,
             passes_over: &mut self.passes_over,
             portal_gone: &mut self.portal_gone,
             told: &mut self.told,

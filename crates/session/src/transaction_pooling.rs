@@ -470,23 +470,3 @@ impl Session {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_that_ask_for_sequences() {
-        for (text, asks) in [
-            ("SELECT CurrVal('s')", true),
-            ("INSERT INTO t VALUES (lastval())", true),
-            ("SELECT nextval('s'), LASTVAL(), 1", true),
-            ("lastval", true),
-            ("SELECT nextval('s')", false),
-            ("lastva", false),
-            ("", false),
-        ] {
-            assert_eq!(asks_sequences(text.as_bytes()), asks, "{text}");
-        }
-    }
-}

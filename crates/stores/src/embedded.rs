@@ -158,8 +158,13 @@ fn create(path: &Path, options: EmbeddedOptions) -> Result<Database, StoreError>
     })
 }
 
+/// After a write that failed redb takes no other one: the file must be opened again.
 fn refused(path: &Path, error: &dyn fmt::Display) -> StoreError {
-    StoreError::refused(format!("{}: {error}", path.display()))
+    let reason = format!("{}: {error}", path.display());
+    match reason.contains(&redb::StorageError::PreviousIo.to_string()) {
+        true => StoreError::Failed { reason },
+        false => StoreError::refused(reason),
+    }
 }
 
 fn encoded(cell: &Cell) -> Vec<u8> {

@@ -15,6 +15,11 @@ pub enum StoreError {
         /// The store's reason.
         reason: String,
     },
+    /// The store has failed: no operation works before it is opened again.
+    Failed {
+        /// The store's reason.
+        reason: String,
+    },
     /// The connection broke or a limit of time passed after the operation was sent. Each part of it may be done, may be
     /// done later, or never. Puts may be repeated.
     Unknown {
@@ -42,7 +47,7 @@ impl StoreError {
     /// Whether a repetition of the operation may succeed.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
-        !matches!(self, StoreError::Refused { .. })
+        !matches!(self, StoreError::Refused { .. } | StoreError::Failed { .. })
     }
 
     /// A hint for the operator.
@@ -52,6 +57,7 @@ impl StoreError {
             StoreError::Unavailable { .. } => {
                 "check that the store runs and can be reached; the operation may be repeated"
             }
+            StoreError::Failed { .. } => "check the store's disk, and start Consort again",
             StoreError::Refused { .. } => "check the store's own limits, rights and configuration",
             StoreError::Unknown { .. } => {
                 "the operation may have been done; reads tell, and puts may be repeated"
@@ -65,6 +71,7 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Unavailable { reason } => write!(f, "the store is unavailable: {reason}"),
             StoreError::Refused { reason } => write!(f, "the store refuses: {reason}"),
+            StoreError::Failed { reason } => write!(f, "the store has failed: {reason}"),
             StoreError::Unknown { reason } => write!(f, "the store's outcome is unknown: {reason}"),
         }
     }

@@ -99,6 +99,12 @@ impl MemoryStore {
         }
     }
 
+    /// Loses everything, as a server does that comes back without its disk.
+    pub fn lose_all(&self) {
+        let mut state = locked(&self.state);
+        *state = State { random: state.random, ..State::default() };
+    }
+
     /// All cells, as the store has them, in key order.
     #[must_use]
     pub fn cells(&self) -> Vec<KeyedCell> {

@@ -65,6 +65,20 @@ async fn empty_store_under_an_old_ledger_is_refused() {
     assert!(matches!(refused, Error::StoreTaken { .. }), "{refused}");
 }
 
+/// A store that comes back empty takes no commit: the next start would refuse it, and the commit would be nowhere.
+#[tokio::test]
+async fn store_emptied_while_it_runs_takes_no_commit() {
+    let (folder, store) = (Folder::new("emptied"), Arc::new(MemoryStore::new()));
+    let database = open(store.clone(), folder.path()).await;
+    put(&database, "a", "1").await;
+    store.lose_all();
+    let mut transaction = begin(&database).await;
+    transaction.put("b", "1").expect("it is valid");
+    let stopped = transaction.commit().await.expect_err("the store is not the database's any more");
+    assert!(matches!(stopped, Error::StoreTaken { .. }), "{stopped}");
+    assert_eq!(store.cells(), []);
+}
+
 #[tokio::test]
 async fn existing_cells_are_older_than_all_transactions() {
     let (folder, store) = (Folder::new("existing"), Arc::new(MemoryStore::new()));

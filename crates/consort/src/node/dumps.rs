@@ -9,9 +9,8 @@ use ledger::{Ledger, Versions, folder_of, read_epoch, read_versions, write_versi
 use local_cluster::{Cluster, Dump, Node, Stop};
 use postgres::programs::Programs;
 
-use super::{ask, home, made, settings, sound, until_it_serves};
+use super::{home, made, settings, sound, until_it_serves};
 use crate::cluster_in::Found;
-use crate::console::value;
 use crate::failure::Failure;
 use crate::home::Home;
 
@@ -45,13 +44,12 @@ pub(super) fn take(found: &Found, from: Option<&str>) -> Result<(), Failure> {
             None => "no node takes sessions".to_owned(),
         }));
     };
-    let shown = ask(found, "SHOW NODES")?;
-    let mine = shown.iter().filter(|row| value(Some(row), "node") == Some(source.name()));
-    let version = |row| {
-        let version = value(Some(row), "version")?.parse().ok()?;
-        Some((value(Some(row), "database")?.to_owned(), Version::new(version)))
-    };
-    let versions: Versions = mine.filter_map(version).collect();
+    // Also of databases that no client has used since Consort's start: the copy has them too.
+    let mut versions = Versions::new();
+    for database in databases(source)? {
+        let shown = shown(source, &database)?;
+        versions.insert(database, shown);
+    }
     let mut said = 0;
     eprintln!("copying {} ..", source.name());
     let dump = cluster.dump(source, folder, &write_versions(&versions), &options, &mut |backup| {
@@ -99,8 +97,8 @@ pub(super) fn restore(found: &Found, name: &str) -> Result<(), Failure> {
     if home.running().is_none() { Ok(()) } else { until_it_serves(found, name) }
 }
 
-/// Makes all nodes again. What of the ledger lives goes on; where it is lost a new one begins.
-pub(super) fn restore_all(found: &Found) -> Result<(), Failure> {
+/// Makes all nodes again. What of the ledger lives goes on; where it is lost a new one begins, if that is wished.
+pub(super) fn restore_all(found: &Found, new_ledger: bool) -> Result<(), Failure> {
     let home = home(found)?;
     let _turn = home.take_turn()?;
     if home.running().is_some() {
@@ -110,18 +108,56 @@ pub(super) fn restore_all(found: &Found) -> Result<(), Failure> {
         )));
     }
     let dump = last(found, &home.programs()?)?;
+    demand_ledgers(found, &dump, new_ledger)?;
     for node in &found.config.peers.nodes {
         remake(found, home, &node.name, &dump)?;
     }
     let cluster = Cluster::open(&home.programs()?, home.folder())?;
     cluster.start()?;
-    let judged = judge_ledgers(found, &cluster);
+    let judged = judge_ledgers(found, &cluster, new_ledger);
     cluster.stop(Stop::Fast)?;
     for (database, words) in judged? {
         println!("database {database}: {words}");
     }
     println!("all nodes restored from dump {}; start Consort with `consort up`", dump.number);
     Ok(())
+}
+
+/// Looks at the ledgers before anything is replaced: the nodes may have what a lost ledger does not.
+fn demand_ledgers(found: &Found, dump: &Dump, new_ledger: bool) -> Result<(), Failure> {
+    let Some(ledger_dir) = &found.config.peers.ledger_dir else { return Ok(()) };
+    let versions = dump.versions().ok().and_then(|text| read_versions(&text)).unwrap_or_default();
+    for (database, shown) in versions {
+        if let Err(why) = covered(&ledger_dir.join(folder_of(&database)), shown, None)?
+            && !new_ledger
+        {
+            return Err(lost(&database, &why));
+        }
+    }
+    Ok(())
+}
+
+fn lost(database: &str, why: &str) -> Failure {
+    Failure::new(format!(
+        "database {database}: {why}. Put the ledger back (ledger_dir). --new-ledger begins a new one, and commits after the \
+         dump are gone then"
+    ))
+}
+
+/// Databases of a node that Consort has served.
+fn databases(node: &Node) -> Result<Vec<String>, Failure> {
+    let mut served = Vec::new();
+    for database in node.query("postgres", DATABASES)?.into_iter().flatten().flatten() {
+        if one(node, &database, HAS_VERSIONS)? == "t" {
+            served.push(database);
+        }
+    }
+    Ok(served)
+}
+
+/// The newest version that a database of the node shows.
+fn shown(node: &Node, database: &str) -> Result<Version, Failure> {
+    Ok(Version::new(one(node, database, SHOWN)?.parse().unwrap_or_default()))
 }
 
 /// Replaces the data of a node, which is not started yet.
@@ -139,19 +175,21 @@ fn remake(found: &Found, home: &Home, name: &str, dump: &Dump) -> Result<(), Fai
 }
 
 /// Has the ledger of each database go on, or begin again. Says which.
-fn judge_ledgers(found: &Found, cluster: &Cluster) -> Result<BTreeMap<String, String>, Failure> {
+fn judge_ledgers(
+    found: &Found,
+    cluster: &Cluster,
+    new_ledger: bool,
+) -> Result<BTreeMap<String, String>, Failure> {
     let Some(ledger_dir) = &found.config.peers.ledger_dir else { return Ok(BTreeMap::new()) };
     let first = cluster.primary();
     let mut said = BTreeMap::new();
-    for database in first.query("postgres", DATABASES)?.into_iter().flatten().flatten() {
-        if one(first, &database, HAS_VERSIONS)? != "t" {
-            continue;
-        }
-        let shown = Version::new(one(first, &database, SHOWN)?.parse().unwrap_or_default());
+    for database in databases(first)? {
+        let shown = shown(first, &database)?;
         let folder = ledger_dir.join(folder_of(&database));
         let epoch = one(first, &database, EPOCH)?;
-        let words = match covered(&folder, shown, &epoch) {
+        let words = match covered(&folder, shown, Some(&epoch))? {
             Ok(newest) => format!("the ledger goes on from {shown} to {newest}"),
+            Err(why) if !new_ledger => return Err(lost(&database, &why)),
             Err(why) => {
                 begin_again(cluster, &database, &folder)?;
                 format!("{why}: a new ledger begins, and commits after {shown} are gone")
@@ -167,25 +205,33 @@ fn one(node: &Node, database: &str, sql: &str) -> Result<String, Failure> {
     Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
 }
 
-/// The newest version of a ledger that has all records after this version of this epoch.
-fn covered(folder: &Path, shown: Version, epoch: &str) -> Result<Version, String> {
+/// The newest version of a ledger that has all records after this version of this epoch; the inner error: it has not.
+///
+/// # Errors
+/// The ledger cannot be judged now: another process has it open, or it cannot be read.
+fn covered(folder: &Path, shown: Version, epoch: Option<&str>) -> Result<Result<Version, String>, Failure> {
     if !folder.exists() {
-        return Err("the ledger is lost".to_owned());
+        return Ok(Err(format!("the ledger is lost ({} is missing)", folder.display())));
     }
     let disk = Disk::new();
-    let (ledger, _) = Ledger::open(folder, &disk).map_err(|error| error.to_string())?;
-    let its_epoch = read_epoch(folder, &disk).map_err(|error| error.to_string())?;
-    if shown != Version::ZERO && its_epoch.is_some_and(|its_epoch| its_epoch != epoch) {
-        return Err("the ledger is younger than the dump".to_owned());
+    let ledger = match Ledger::open(folder, &disk) {
+        Ok((ledger, _)) => ledger,
+        Err(error @ ledger::Error::Damaged { .. }) => return Ok(Err(error.to_string())),
+        Err(error) => return Err(Failure::new(error.to_string())),
+    };
+    let its_epoch = read_epoch(folder, &disk).map_err(|error| Failure::new(error.to_string()))?;
+    let is_other = |epoch: &str| its_epoch.as_ref().is_some_and(|its_epoch| its_epoch != epoch);
+    if shown != Version::ZERO && epoch.is_some_and(is_other) {
+        return Ok(Err("the ledger is younger than the dump".to_owned()));
     }
     let (oldest, newest) = (ledger.oldest(), ledger.newest());
     if newest < shown {
-        return Err(format!("the ledger ends at {newest}"));
+        return Ok(Err(format!("the ledger ends at {newest}")));
     }
-    match oldest {
+    Ok(match oldest {
         Some(oldest) if oldest > shown.next() => Err(format!("the ledger begins at {oldest}")),
         _ => Ok(newest),
-    }
+    })
 }
 
 /// Puts a ledger aside, and has the nodes forget its versions.

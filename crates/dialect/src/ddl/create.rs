@@ -342,15 +342,7 @@ impl Draft {
                 );
                 return Err(Problem::new("42830", text));
             }
-            let actions = format!("{}{}", definition.fk_upd_action, definition.fk_del_action);
-            if actions.contains('d')
-                || definition.fk_matchtype == "f"
-                || definition.deferrable
-                || !definition.fk_del_set_cols.is_empty()
-            {
-                let what = "SET DEFAULT, SET NULL of some columns, MATCH FULL or a deferrable foreign key";
-                return Err(Problem::unsupported(what));
-            }
+            let actions = foreign_actions(&definition)?;
             let (own_name, list, parent_oid) = (own.name.clone(), names.join("_"), parent.oid);
             let name = self.name(translator, &definition.conname, &[&own_name, &list, "fkey"])?;
             self.unused(&name)?;
@@ -476,6 +468,21 @@ pub(super) fn index(statement: &IndexStmt, translator: &mut Translator<'_>) -> R
     let indexes = vec![index];
     script.names = Names { tables: vec![Table { indexes, ..table.clone() }], ..Names::default() };
     Ok(script)
+}
+
+/// Actions of a foreign key, on updates and deletes.
+fn foreign_actions(definition: &Definition) -> Result<String, Problem> {
+    let actions = format!("{}{}", definition.fk_upd_action, definition.fk_del_action);
+    let refused = actions.contains('d')
+        || definition.fk_matchtype == "f"
+        || definition.deferrable
+        || !definition.fk_del_set_cols.is_empty();
+    match refused {
+        true => Err(Problem::unsupported(
+            "SET DEFAULT, SET NULL of some columns, MATCH FULL or a deferrable foreign key",
+        )),
+        false => Ok(actions),
+    }
 }
 
 fn sequence_options(sequence: &mut Sequence, options: &[Node]) -> Result<(), Problem> {

@@ -179,6 +179,8 @@ impl Log {
         let (input, mut output) = stream.into_split();
         let mut input = BufReader::with_capacity(256 << 10, input);
         let mut newest = self.ledger.newest();
+        // What the subscription before has appended may not be on the disk yet.
+        self.ledger.durable(newest).await.map_err(io::Error::other)?;
         output.write_all(&message::frame(&Received(newest.get()))).await?;
         loop {
             match read(&mut input).await? {

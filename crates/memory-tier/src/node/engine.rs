@@ -4,10 +4,12 @@ use super::line::Line;
 use super::sequences::Sequences;
 use super::{Limits, Options};
 use crate::links::Links;
-use crate::message::{Part, State, Version};
+use crate::message::{self, Hello, Part, Purpose, State, Version};
 use pages::Store;
 use rusqlite::InterruptHandle;
 use std::collections::HashMap;
+use std::io;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,12 +44,17 @@ pub(super) enum Activity {
 /// The statement that a session runs, for its cancellation.
 pub(super) type Running = Arc<Mutex<Activity>>;
 
+/// How other nodes are reached, and the secret of the tier.
+struct Peers {
+    secret: Vec<u8>,
+    links: Links,
+}
+
 /// State that the connections share.
 pub(super) struct Engine {
     pub(super) store: Store,
-    secret: Vec<u8>,
-    /// How other nodes are reached.
-    pub(super) links: Links,
+    /// How other nodes are reached, and what they ask for.
+    peers: Peers,
     standing: Mutex<Standing>,
     /// Held by those who look whether a version has come: the last lock that anybody takes.
     arrival: Mutex<()>,
@@ -86,8 +93,10 @@ impl Engine {
     pub(super) fn new(options: &Options) -> Engine {
         Engine {
             store: Store::new(pages::Options { policy: options.policy, max_bytes: options.max_bytes }),
-            secret: options.secret.clone(),
-            links: options.tls.as_ref().map(|tls| tls.links.clone()).unwrap_or_default(),
+            peers: Peers {
+                secret: options.secret.clone(),
+                links: options.tls.as_ref().map(|tls| tls.links.clone()).unwrap_or_default(),
+            },
             standing: Mutex::new(Standing { epoch: 0, part: Part::Idle }),
             arrival: Mutex::new(()),
             arrived: Condvar::new(),
@@ -106,11 +115,17 @@ impl Engine {
     }
 
     pub(super) fn is_secret(&self, secret: &[u8]) -> bool {
-        self.secret.ct_eq(secret).into()
+        self.peers.secret.ct_eq(secret).into()
     }
 
-    pub(super) fn secret(&self) -> &[u8] {
-        &self.secret
+    /// Connects to another node for this purpose. Blocks.
+    ///
+    /// # Errors
+    /// The node cannot be reached, or its certificate is refused.
+    pub(super) fn connect(&self, address: &str, purpose: Purpose) -> io::Result<TcpStream> {
+        let stream = self.peers.links.connect_blocking(address)?;
+        message::write(&mut &stream, &Hello { secret: self.peers.secret.clone(), purpose })?;
+        Ok(stream)
     }
 
     pub(super) fn standing(&self) -> Standing {

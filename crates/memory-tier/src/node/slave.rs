@@ -1,7 +1,7 @@
 //! A slave's subscription: it receives write sets, and says so before it applies them. Pages are made when they are read.
 
 use super::engine::Engine;
-use crate::message::{self, Hello, Part, Purpose, Received, Ship, Version};
+use crate::message::{self, Part, Purpose, Received, Ship, Version};
 use pages::{PAGE_SIZE, WriteSet};
 use std::io::{self, BufReader, Write};
 use std::net::TcpStream;
@@ -52,15 +52,9 @@ enum Ended {
     TooOld,
 }
 
-fn connect(engine: &Engine, address: &str, purpose: Purpose) -> io::Result<TcpStream> {
-    let stream = engine.links.connect_blocking(address)?;
-    message::write(&mut &stream, &Hello { secret: engine.secret().to_vec(), purpose })?;
-    Ok(stream)
-}
-
 fn receive(engine: &Engine, place: &Place, has: Option<Version>) -> io::Result<Ended> {
     let purpose = Purpose::Subscription { name: place.name.clone(), has, epoch: place.epoch };
-    let stream = connect(engine, &place.master, purpose)?;
+    let stream = engine.connect(&place.master, purpose)?;
     let mut input = BufReader::with_capacity(256 << 10, &stream);
     if has.is_none() {
         let Ship::Decided(decided) = message::read(&mut input)? else { return Ok(Ended::Over) };
@@ -109,7 +103,7 @@ fn take(engine: &Engine, epoch: u64, version: Version, bytes: &[u8]) -> io::Resu
 /// Copies the pages that have changed since the node's own version.
 fn copy(engine: &Engine, epoch: u64, from: &str, at_least: Version) -> io::Result<()> {
     let newer_than = engine.store.received();
-    let stream = connect(engine, from, Purpose::Pages { newer_than, at_least })?;
+    let stream = engine.connect(from, Purpose::Pages { newer_than, at_least })?;
     let mut input = BufReader::with_capacity(1 << 20, &stream);
     let mut images = Vec::new();
     let at = loop {

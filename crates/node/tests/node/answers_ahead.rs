@@ -99,17 +99,22 @@ fn begin_is_answered_before_the_primary() {
     assert_eq!(raw.status_after("ROLLBACK"), 'I');
 }
 
+/// Runs the unnamed statement.
+fn begins(out: &mut Vec<u8>) {
+    out.bind_plain(b"");
+    out.execute(b"", 0);
+    out.sync();
+}
+
+/// Writes the messages of a request.
+type Messages = dyn Fn(&mut Vec<u8>);
+
 /// A request with more in it than the BEGIN is the primary's: each part is answered as there, and has its effect.
 #[test]
 fn begin_among_other_messages_is_the_primarys() {
     let servers = apart();
     let (open, mut raw, _) = session(&servers);
     let mut direct = Raw::past(&servers, "ahead");
-    let begins = |out: &mut Vec<u8>| {
-        out.bind_plain(b"");
-        out.execute(b"", 0);
-        out.sync();
-    };
     let named = |out: &mut Vec<u8>| {
         out.parse(b"named", b"BEGIN", &[]);
         out.bind_plain(b"named");
@@ -135,7 +140,7 @@ fn begin_among_other_messages_is_the_primarys() {
         out.parse(b"", b"BEGIN", &23_u32.to_be_bytes());
         begins(out);
     };
-    let requests: [&dyn Fn(&mut Vec<u8>); 5] = [&named, &beside, &described, &closed, &declared];
+    let requests: [&Messages; 5] = [&named, &beside, &described, &closed, &declared];
     for (number, request) in requests.into_iter().enumerate() {
         reads(&open, &mut raw);
         assert_eq!(raw.status_after("COMMIT"), 'I');

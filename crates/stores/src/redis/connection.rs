@@ -174,6 +174,15 @@ async fn check_server(connection: &mut MultiplexedConnection) -> Result<(), Stor
     if synced.get(1).is_none_or(|value| value != "always") {
         refusals.push("writes are acknowledged before their sync (set appendfsync always)".to_owned());
     }
+    // During a rewrite of its file such a server acknowledges before the sync, whatever appendfsync says.
+    let rewrites: Vec<String> = redis::cmd("CONFIG")
+        .arg(&["GET", "no-appendfsync-on-rewrite"])
+        .query_async(connection)
+        .await
+        .map_err(|error| before_sending(&error))?;
+    if rewrites.get(1).is_some_and(|value| value != "no") {
+        refusals.push("writes are not synced during a rewrite (set no-appendfsync-on-rewrite no)".to_owned());
+    }
     if refusals.is_empty() { Ok(()) } else { Err(StoreError::refused(refusals.join("; "))) }
 }
 

@@ -79,6 +79,7 @@ async fn redis_loads_scripts_again() {
 async fn redis_that_may_lose_cells_is_refused() {
     for (settings, reason) in [
         (["--appendfsync", "everysec"], "appendfsync always"),
+        (["--no-appendfsync-on-rewrite", "yes"], "no-appendfsync-on-rewrite no"),
         (["--appendonly", "no"], "appendonly yes"),
         (["--maxmemory-policy", "allkeys-lru"], "maxmemory-policy noeviction"),
     ] {

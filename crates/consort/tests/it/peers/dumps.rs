@@ -126,7 +126,10 @@ fn whole_cluster_is_restored_from_a_dump() {
         std::fs::remove_dir_all(folder.path().join(name)).expect("a node");
     }
     std::fs::remove_dir_all(folder.path().join("ledger")).expect("a ledger");
-    let said = node(&folder, &["restore", "--all"]).worked();
+    let refused = node(&folder, &["restore", "--all"]).failed(1);
+    assert!(refused.contains("the ledger is lost") && refused.contains("--new-ledger"), "{refused}");
+    assert!(NODES.iter().all(|name| !folder.path().join(name).exists()), "nothing is replaced before");
+    let said = node(&folder, &["restore", "--all", "--new-ledger"]).worked();
     assert!(said.contains("the ledger is lost") && said.contains("are gone"), "{said}");
     up(&folder, "3");
     takes_sessions(&folder);
