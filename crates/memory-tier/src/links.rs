@@ -29,7 +29,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 /// Pause after a connection that could not be accepted.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// How nodes are reached.
+/// Connections to nodes: plain TCP, or TLS.
 #[derive(Clone, Debug, Default)]
 pub struct Links(Option<Encrypted>);
 

@@ -60,7 +60,7 @@ pub struct Options {
     pub nodes: Vec<NodeOptions>,
     /// The secret that nodes ask for.
     pub secret: Vec<u8>,
-    /// How nodes are reached.
+    /// Connections to the nodes: plain TCP, or TLS.
     pub links: Links,
     /// Name of the tier's database.
     pub database: String,

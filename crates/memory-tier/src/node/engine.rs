@@ -44,7 +44,7 @@ pub(super) enum Activity {
 /// The statement that a session runs, for its cancellation.
 pub(super) type Running = Arc<Mutex<Activity>>;
 
-/// How other nodes are reached, and the secret of the tier.
+/// Connections to other nodes, and the secret that they ask for.
 struct Peers {
     secret: Vec<u8>,
     links: Links,
@@ -53,7 +53,7 @@ struct Peers {
 /// State that the connections share.
 pub(super) struct Engine {
     pub(super) store: Store,
-    /// How other nodes are reached, and what they ask for.
+    /// Connections to other nodes, and the secret that they ask for.
     peers: Peers,
     standing: Mutex<Standing>,
     /// Held by those who look whether a version has come: the last lock that anybody takes.

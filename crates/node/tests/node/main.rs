@@ -23,6 +23,7 @@ mod messages;
 mod named;
 mod own_errors;
 mod pooled;
+mod pooled_messages;
 mod pools;
 mod prepared;
 mod process_numbers;
