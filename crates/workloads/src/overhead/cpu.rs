@@ -52,9 +52,29 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
 }
 
 /// CPU time of the process trees, with their ended children.
+///
+/// What a process used moves to its parent when the parent hears of its end. A reading during which a process ended may
+/// have seen neither, so that the time of a whole run would be missing: it is read again.
 pub(crate) fn used(roots: &[u32]) -> Cpu {
+    undisturbed(|| roots.iter().flat_map(|&root| tree(root)).collect(), sum_of)
+}
+
+/// The sum over processes that were the same before and after it was taken.
+fn undisturbed(mut trees: impl FnMut() -> Vec<u32>, mut sum_of: impl FnMut(&[u32]) -> Cpu) -> Cpu {
+    let mut before = trees();
+    loop {
+        let sum = sum_of(&before);
+        let after = trees();
+        if before == after {
+            return sum;
+        }
+        before = after;
+    }
+}
+
+fn sum_of(pids: &[u32]) -> Cpu {
     let mut sum = Cpu::default();
-    for pid in roots.iter().flat_map(|&root| tree(root)) {
+    for &pid in pids {
         let Some(stat) = stat(pid) else { continue };
         let ended = (stat.ended_user + stat.ended_system) * TICK_US;
         sum.user_us += (stat.user + stat.ended_user) * TICK_US;
@@ -108,6 +128,16 @@ mod tests {
         let line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 50 60 70 80 20 0 1 0 5";
         let stat = parse_stat(line).unwrap();
         assert_eq!(stat, Stat { parent: 3, user: 50, system: 60, ended_user: 70, ended_system: 80 });
+    }
+
+    #[test]
+    fn a_process_that_ends_while_it_is_read_is_not_lost() {
+        // Process 2 ends after its parent was read and before it is itself.
+        let mut trees = [vec![1, 2], vec![1], vec![1]].into_iter();
+        let mut sums = [0, 70].into_iter();
+        let sum =
+            undisturbed(|| trees.next().unwrap(), |_| Cpu { user_us: 0, total_us: sums.next().unwrap() });
+        assert_eq!(sum.total_us, 70);
     }
 
     #[test]
