@@ -164,6 +164,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
             Stop::Failed(why) => {
                 tracing::error!(replica = name, database = database.name(), why, "the replica has failed");
                 cluster.fed_leaves(id, of);
+                feeding.note_failed(&why).await;
                 cluster.feeds().set_stage(of, id, Stage::Failed(why));
                 feeding.until_wanted_anew().await;
                 RECONNECT_AFTER
@@ -248,6 +249,9 @@ async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
         tokio::time::sleep(pause).await;
     }
 }
+
+/// Limit for a note at a replica.
+const NOTE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Makes the primary log DDL as replicas need it, before a copy is made, if Consort attaches databases.
 pub(super) async fn log_commands(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
@@ -382,6 +386,17 @@ impl<'a> Feeding<'a> {
         self.unless_lost(self.executes(takes_part)).await
     }
 
+    /// Keeps the failure at the replica, where a later process or another Consort finds it.
+    async fn note_failed(&self, why: &str) {
+        let noted = tokio::time::timeout(NOTE_LIMIT, clone::note_failed(&self.replica, why)).await;
+        let failure = match noted {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer in {NOTE_LIMIT:?}"),
+        };
+        tracing::warn!(replica = self.setup.name, failure, "cannot note at the replica that it has failed");
+    }
+
     /// Returns an error if a comparison found that the replica differs from the primary.
     fn heed(&self) -> Result<(), Stop> {
         self.cluster.feeds().take_wrong(self.of, self.id).map_or(Ok(()), |why| Err(Stop::Failed(why)))
@@ -401,6 +416,7 @@ impl<'a> Feeding<'a> {
     async fn is_there(&self) -> Result<bool, Stop> {
         match clone::found(&self.replica).await? {
             Found::Nothing => Ok(false),
+            Found::Copy(_) if let Some(why) = clone::failure(&self.replica).await? => Err(Stop::Failed(why)),
             Found::Copy(_) => Ok(clone::is_of(&self.primary, &self.replica, self.chosen()).await?),
         }
     }

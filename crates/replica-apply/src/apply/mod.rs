@@ -411,7 +411,10 @@ impl Feeder {
                         self.link.push(&synced(&mut script), 1).await?;
                         self.link.answer(|_| Ok(())).await?;
                         self.roll_back().await?;
-                        one_by_one.insert(table);
+                        if !one_by_one.insert(table) {
+                            let why = format!("rows of the table {table} have no value in their key");
+                            return Err(Error::stream(why));
+                        }
                         break;
                     }
                     Ok(false) => {

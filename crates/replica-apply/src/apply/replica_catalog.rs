@@ -75,7 +75,7 @@ fn column(row: &[Option<String>]) -> Option<Found> {
     })
 }
 
-/// A row per column of each index: the index, whether it is the primary key, the column, the operator.
+/// A row per column of each index whose columns hold no NULL; since 18 a constraint NOT NULL that is NOT VALID allows some: the index, whether it is the primary key, the column, the operator.
 const UNIQUE: &str = "\
     SELECT i.indexrelid, i.indisprimary, a.attname, \
       'OPERATOR(' || quote_ident(n.nspname) || '.' || o.oprname || ')' \
@@ -87,7 +87,9 @@ const UNIQUE: &str = "\
       JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace \
     WHERE i.indrelid = $1 AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indisready \
       AND i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts \
-      AND NOT EXISTS (SELECT FROM pg_attribute b WHERE b.attrelid = i.indrelid AND NOT b.attnotnull \
+      AND NOT EXISTS (SELECT FROM pg_attribute b WHERE b.attrelid = i.indrelid AND (NOT b.attnotnull \
+          OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = b.attrelid AND n.contype = 'n' \
+            AND NOT n.convalidated AND b.attnum = ANY (n.conkey))) \
         AND b.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])) \
     ORDER BY i.indexrelid, k.place";
 

@@ -52,7 +52,7 @@ use postgres::incarnation::Sighting;
 use postgres::objects::CONTROL_DATABASE;
 use postgres::programs::Programs;
 use postgres::snapshot_probe::Gauger;
-use postgres::sql::quoted;
+use postgres::sql::{literal, quoted};
 pub use progress::Progress;
 use progress::{Looking, Step};
 use shared_objects::SharedWriter;
@@ -94,6 +94,31 @@ pub async fn found(replica: &Address) -> Result<Found, Error> {
     let position = control.query_opt("SELECT shown FROM consort.position", &[]).await?;
     let shown = position.and_then(|row| row.get::<_, &str>(0).parse().ok());
     Ok(shown.map_or(Found::Nothing, Found::Copy))
+}
+
+/// Before the reason for which a copy is not to be used any more, in the comment of its position.
+const FAILED: &str = "failed: ";
+
+/// Writes down at a copy that it differs from the primary, so that no later process uses it before it is made anew.
+///
+/// # Errors
+/// As every query.
+pub async fn note_failed(replica: &Address, why: &str) -> Result<(), Error> {
+    let Some(control) = enter(replica).await? else { return Ok(()) };
+    let why = literal(&format!("{FAILED}{why}"));
+    let note = format!("BEGIN READ WRITE; COMMENT ON TABLE consort.position IS {why}; COMMIT");
+    Ok(control.batch_execute(&note).await?)
+}
+
+/// Why the copy is not to be used, if [`note_failed`] has said so.
+///
+/// # Errors
+/// As every query.
+pub async fn failure(replica: &Address) -> Result<Option<String>, Error> {
+    let control = Control::connect(replica).await?;
+    let said = "SELECT obj_description('consort.position'::regclass, 'pg_class')";
+    let said: Option<String> = control.query_one(said, &[]).await?.get(0);
+    Ok(said.and_then(|said| said.strip_prefix(FAILED).map(str::to_owned)))
 }
 
 /// A connection to the replica's database. `None` if there is none, or only the rest of an interrupted DROP

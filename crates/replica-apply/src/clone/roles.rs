@@ -34,6 +34,12 @@ const MEMBERS: &str = "\
     SELECT r.rolname::text, m.rolname::text, ARRAY[{options}] FROM pg_auth_members a \
     JOIN pg_authid r ON r.oid = a.roleid JOIN pg_authid m ON m.oid = a.member WHERE m.rolname !~ '^pg_' GROUP BY 1, 2";
 
+/// Memberships that another role than the bootstrap superuser has granted: role, member, grantor. Since 16 such a grant is one
+/// of its own, and only `GRANTED BY` takes it back. A server from a base backup has those of the primary.
+const GRANTED: &str = "\
+    SELECT r.rolname::text, m.rolname::text, g.rolname::text FROM pg_auth_members a JOIN pg_authid r ON r.oid = a.roleid \
+    JOIN pg_authid m ON m.oid = a.member JOIN pg_authid g ON g.oid = a.grantor WHERE a.grantor <> 10 AND m.rolname !~ '^pg_'";
+
 /// Settings of roles and of the databases that are here: role, database, name, value.
 const SETTINGS: &str = "\
     SELECT coalesce(r.rolname::text, ''), coalesce(d.datname::text, ''), \
@@ -72,6 +78,8 @@ pub(super) struct Roles {
     major: &'static Major,
     /// By role and member: the value of each option of the major's.
     members: BTreeMap<(String, String), Vec<bool>>,
+    /// Role, member and grantor of each membership that the bootstrap superuser has not granted.
+    granted: Vec<[String; 3]>,
     /// By role, database and name; without a role it is every role's, without a database every database's.
     settings: BTreeMap<(String, String, String), String>,
     databases: BTreeSet<String>,
@@ -84,12 +92,17 @@ impl Roles {
         let members = MEMBERS.replace("{options}", &options.collect::<Vec<_>>().join(", "));
         let (roles, members) = (control.query(ROLES, &[]).await?, control.query(&members, &[]).await?);
         let settings = control.query(SETTINGS, &[]).await?;
+        let granted = match major.membership_options {
+            [_] => Vec::new(),
+            _ => control.query(GRANTED, &[]).await?,
+        };
         let databases = control.query("SELECT datname::text FROM pg_database", &[]).await?;
         Ok(Roles {
             major,
             definitions: roles.iter().map(|row| (row.get(0), row.get(1))).collect(),
             names: roles.iter().map(|row| (row.get(2), row.get(0))).collect(),
             members: members.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect(),
+            granted: granted.iter().map(|row| [row.get(0), row.get(1), row.get(2)]).collect(),
             settings: settings.iter().map(|row| ((row.get(0), row.get(1), row.get(2)), row.get(3))).collect(),
             databases: databases.iter().map(|row| row.get(0)).collect(),
         })
@@ -206,6 +219,14 @@ fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
             steps.push(format!("ALTER ROLE {} {definition}", quoted(role)));
         }
     }
+    let begin_again = regranted(wanted, there);
+    for [role, member, grantor] in
+        there.granted.iter().filter(|[role, ..]| begin_again.contains(role.as_str()))
+    {
+        let (role, member, grantor) = (quoted(role), quoted(member), quoted(grantor));
+        // What the member has granted on goes too, and is granted again below.
+        steps.push(format!("REVOKE {role} FROM {member} GRANTED BY {grantor} CASCADE"));
+    }
     for (role, member) in there.members.keys() {
         let ours = wanted.have(role) && wanted.have(member);
         if ours && !wanted.members.contains_key(&(role.clone(), member.clone())) {
@@ -213,13 +234,35 @@ fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
         }
     }
     for (key @ (role, member), options) in &wanted.members {
-        let known = there.members.get(key);
+        let known = there.members.get(key).filter(|_| !begin_again.contains(role.as_str()));
         if known != Some(options) {
             steps.push(membership(wanted.major, (&quoted(role), &quoted(member)), options, known));
         }
     }
     settings(wanted, there, &mut steps);
     steps
+}
+
+/// Roles one of whose memberships differs, where others than the bootstrap superuser have granted some: all of these are made
+/// anew.
+fn regranted<'a>(wanted: &Roles, there: &'a Roles) -> BTreeSet<&'a str> {
+    let differs = |key: &(String, String)| {
+        wanted.have(&key.0) && wanted.have(&key.1) && wanted.members.get(key) != there.members.get(key)
+    };
+    let differing: BTreeSet<&String> = there
+        .members
+        .keys()
+        .chain(wanted.members.keys())
+        .filter(|key| differs(key))
+        .map(|(role, _)| role)
+        .collect();
+    there
+        .granted
+        .iter()
+        .map(|[role, ..]| role)
+        .filter(|role| differing.contains(role))
+        .map(String::as_str)
+        .collect()
 }
 
 /// Statement that gives a membership these options. `known` are those that it has.
@@ -263,7 +306,11 @@ fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
         }
         let whose = whose(role, database);
         let (text, quoted) = (literal(value), quoted(name));
-        steps.push(if LISTS.contains(&name.as_str()) {
+        steps.push(if name == "temp_tablespaces" {
+            // Tablespaces of the primary are not there, which ALTER ROLE only notes.
+            let names: Vec<String> = listed(value).iter().map(|name| literal(name)).collect();
+            format!("{whose} SET {quoted} TO {}", names.join(", "))
+        } else if LISTS.contains(&name.as_str()) {
             format!(
                 "BEGIN; SELECT set_config({}, {text}, true); {whose} SET {quoted} FROM CURRENT; COMMIT",
                 literal(name)
@@ -272,6 +319,23 @@ fn settings(wanted: &Roles, there: &Roles, steps: &mut Vec<String>) {
             format!("{whose} SET {quoted} TO {text}")
         });
     }
+}
+
+/// The names of a list, as PostgreSQL keeps it: with commas between, and quotes where one needs them.
+fn listed(value: &str) -> Vec<String> {
+    let (mut names, mut is_quoted) = (vec![String::new()], false);
+    let mut letters = value.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let name = names.last_mut().expect("there is one at least");
+        match letter {
+            '"' if is_quoted && letters.next_if_eq(&'"').is_some() => name.push('"'),
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => names.push(String::new()),
+            ' ' if !is_quoted => {}
+            letter => name.push(letter),
+        }
+    }
+    names
 }
 
 /// True if a line sets whether transactions are read-only by default. In a copy the guard sets that, and the
@@ -333,6 +397,7 @@ mod tests {
             definitions: BTreeMap::from([("clerk".to_owned(), String::new())]),
             names: BTreeMap::new(),
             members: BTreeMap::new(),
+            granted: Vec::new(),
             settings: settings
                 .iter()
                 .map(|(role, database, name, value)| {
@@ -403,6 +468,44 @@ mod tests {
         assert_eq!(change(16, &without_inherit, &[true, true, true]), grant);
         assert!(change(16, &without_inherit, &without_inherit).is_empty());
         assert_eq!(change(16, &[], &without_inherit), [r#"REVOKE "group" FROM "clerk""#]);
+    }
+
+    /// A replica from a base backup has the primary's grants, which a plain REVOKE of a superuser leaves there.
+    #[test]
+    fn membership_that_another_role_has_granted_is_taken_back() {
+        let membership =
+            |role: &str, member: &str| ((role.to_owned(), member.to_owned()), vec![false, true, true]);
+        let definitions = ["group", "boss", "clerk"].map(|name| (name.to_owned(), String::new()));
+        let all = |members: &[(&str, &str)]| Roles {
+            major: MAJORS.iter().find(|major| major.number == 16).unwrap(),
+            definitions: BTreeMap::from(definitions.clone()),
+            members: members.iter().map(|(role, member)| membership(role, member)).collect(),
+            ..having(&[])
+        };
+        let there = Roles {
+            granted: vec![["group", "clerk", "boss"].map(str::to_owned)],
+            ..all(&[("group", "boss"), ("group", "clerk")])
+        };
+        assert_eq!(
+            steps(&all(&[("group", "boss")]), &there),
+            [
+                r#"REVOKE "group" FROM "clerk" GRANTED BY "boss" CASCADE"#,
+                r#"REVOKE "group" FROM "clerk""#,
+                r#"GRANT "group" TO "boss" WITH ADMIN false, INHERIT true, SET true"#
+            ]
+        );
+        assert!(
+            steps(&all(&[("group", "boss"), ("group", "clerk")]), &there).is_empty(),
+            "they are the same"
+        );
+    }
+
+    /// Tablespaces of the primary are not at a replica, and a role's setting that names one must not end the feed.
+    #[test]
+    fn tablespaces_for_temporary_files_are_set_without_a_look_at_them() {
+        let wanted = having(&[("clerk", "", "temp_tablespaces", "fast, \"Slow, old\"")]);
+        let settings = steps(&wanted, &having(&[]));
+        assert_eq!(settings, [r#"ALTER ROLE "clerk" SET "temp_tablespaces" TO 'fast', 'Slow, old'"#]);
     }
 
     #[test]

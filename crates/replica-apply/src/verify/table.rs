@@ -37,7 +37,8 @@ const KEY: &str = "\
             LEFT JOIN pg_attribute b ON b.attrelid = i.indrelid AND b.attnum = k.number \
             LEFT JOIN pg_opclass c ON c.oid = k.class \
           WHERE k.place <= i.indnkeyatts \
-            AND NOT (b.attnotnull AND b.atttypid IN (SELECT p.id FROM plain p) AND c.opcdefault AND c.opcnamespace = 'pg_catalog'::regnamespace)) \
+            AND NOT (b.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = b.attrelid AND n.contype = 'n' \
+              AND NOT n.convalidated AND b.attnum = ANY (n.conkey)) AND b.atttypid IN (SELECT p.id FROM plain p) AND c.opcdefault AND c.opcnamespace = 'pg_catalog'::regnamespace)) \
       ORDER BY NOT i.indisprimary, i.indnkeyatts, i.indexrelid LIMIT 1) AS i \
     CROSS JOIN LATERAL unnest(i.indkey, i.indclass) WITH ORDINALITY AS k (number, class, place) \
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number \

@@ -63,8 +63,10 @@ impl Line<'_> {
                 more.await;
                 continue;
             };
-            let stretch = match all.take() {
-                Some(all) => all.with(next),
+            // After a restart of the primary the slot gives the same commits again, in boundaries of a new run.
+            let before = all.take().filter(|before| before.last().run == next.last().run);
+            let stretch = match before {
+                Some(before) => before.with(next),
                 None => next,
             };
             if stretch.last().holds(&self.at) {
