@@ -196,6 +196,13 @@ impl Rules {
         self.maps.allow(rule.map.as_deref(), system, role)
     }
 
+    /// Position of the first rule that depends on the memberships of roles.
+    pub fn wants_memberships(&self) -> Option<&str> {
+        let is_group = |name: &Name| matches!(name, Name::SameRole | Name::Members(_));
+        let first = self.rules.iter().find(|rule| rule.databases.iter().chain(&rule.users).any(is_group));
+        first.map(|rule| rule.at.as_str())
+    }
+
     /// Position of the first rule that requires a client certificate.
     pub fn wants_certificates(&self) -> Option<&str> {
         let first = self.rules.iter().find(|rule| rule.certificate != Certificate::Any);

@@ -6,6 +6,7 @@ pub(crate) mod store;
 mod words;
 
 use std::path::PathBuf;
+use std::time::Duration;
 use toml::de::DeValue;
 
 pub use super::key::{Key, Place};
@@ -259,8 +260,8 @@ pub static KEYS: &[Key] = &[
         "login_time",
         "\"60s\"",
         "Time that a client has for its start-up packet, and again for its authentication; PgBouncer's \
-         `client_login_timeout` is an alias.",
-        |config, value| put(&mut config.login_time, duration(value)),
+         `client_login_timeout` is an alias. `\"0s\"`: no limit.",
+        |config, value| put(&mut config.login_time, duration(value).map(unlimited_if_zero)),
     )),
     reloaded(global(
         "max_half_open_per_address",
@@ -358,8 +359,8 @@ pub static KEYS: &[Key] = &[
     reloaded(global(
         "server_connect_timeout",
         "\"5s\"",
-        "Maximum duration of a login to the primary. A reload affects new clients only.",
-        |config, value| put(&mut config.pool.connect, duration(value)),
+        "Maximum duration of a login to the primary. `\"0s\"`: no limit. A reload affects new clients only.",
+        |config, value| put(&mut config.pool.connect, duration(value).map(unlimited_if_zero)),
     )),
     reloaded(global(
         "server_login_retry",
@@ -774,6 +775,12 @@ fn set_host(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
 
 fn set_port(server: &mut Server, value: &DeValue<'_>) -> Read<()> {
     put(&mut server.port, number(value, 1, u16::MAX))
+}
+
+/// A time limit, of which zero means that there is none: ten years.
+fn unlimited_if_zero(limit: Duration) -> Duration {
+    const NEVER: Duration = Duration::from_hours(24 * 3650);
+    if limit.is_zero() { NEVER } else { limit }
 }
 
 /// Stores a value in its field, if it could be read.

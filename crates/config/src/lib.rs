@@ -159,6 +159,8 @@ pub struct Config {
     pub offload_in_transactions: OffloadInTransactions,
     /// Functions and extensions that are declared safe at replicas.
     pub replica_safe_functions: Vec<String>,
+    /// Extensions with `trust = "immutable"`.
+    pub trusted_extensions: Vec<String>,
     /// Report file of shadow mode, for tests.
     pub shadow: Option<PathBuf>,
     /// Name of the console's database.
@@ -237,7 +239,8 @@ pub enum LogFormat {
 const DUPLICATE: &str = "duplicate key";
 
 /// Keys that belong to `auth_type`.
-const WITH_AUTH_TYPE: [&str; 4] = ["auth_hba_file", "auth_ident_file", "auth_file", "auth_user"];
+const WITH_AUTH_TYPE: [&str; 6] =
+    ["auth_hba_file", "auth_ident_file", "auth_file", "auth_user", "auth_query", "auth_dbname"];
 
 /// One PostgreSQL server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -379,6 +382,9 @@ impl Config {
         };
         let rules =
             Rules::read(file, self.auth_ident_file.as_deref()).map_err(|mistakes| in_one(&mistakes))?;
+        if let Some(at) = rules.wants_memberships().filter(|_| self.design().has_nodes()) {
+            return Err(format!("{at}: this design does not look up memberships of roles; name each role"));
+        }
         match rules.wants_certificates().filter(|_| self.client_tls_ca.is_none()) {
             Some(at) => Err(format!("{at}: client certificate authentication needs client_tls_ca")),
             None => Ok(rules),
@@ -437,6 +443,11 @@ impl Config {
     /// The nodes that reads may be offloaded to: the standbys, followed by the replicas.
     pub fn read_nodes(&self) -> impl Iterator<Item = &Server> {
         self.standbys.iter().chain(&self.replicas)
+    }
+
+    /// Functions and extensions that the operator declares safe at replicas, trusted extensions included.
+    pub fn declared_safe(&self) -> Vec<String> {
+        self.replica_safe_functions.iter().chain(&self.trusted_extensions).cloned().collect()
     }
 
     /// Returns true if this database is followed, so that its reads may be offloaded.
@@ -594,7 +605,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        config.replica_safe_functions.extend(trusted);
+        config.trusted_extensions = trusted;
     }
 
     /// Reads a table whose keys each stand in it once.

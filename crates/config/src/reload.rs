@@ -11,7 +11,8 @@ impl Config {
         let keys = self.shown().zip(new.shown());
         let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
         let servers = (self.followed() != new.followed()).then_some("the primary or the standbys");
-        changed.map(|((key, _), _)| key.name).chain(servers).collect()
+        let trusted = (self.trusted_extensions != new.trusted_extensions).then_some("an [extension] table");
+        changed.map(|((key, _), _)| key.name).chain(servers).chain(trusted).collect()
     }
 
     /// The primary and the standbys: their names and addresses.
@@ -22,7 +23,10 @@ impl Config {
 
     /// Takes over from the running configuration the settings that this one, read again, cannot change before
     /// the next start. The process still runs by them.
-    pub fn until_start(&mut self, running: &Config) {
+    ///
+    /// # Errors
+    /// Those settings contradict one that would change at once: a sentence with both keys.
+    pub fn until_start(&mut self, running: &Config) -> Result<(), String> {
         // The authentication settings of clients change as a whole.
         let auth_changes = self.auth_type != running.auth_type;
         let stays = |key: &Key| !key.reloads || auth_changes && WITH_AUTH_TYPE.contains(&key.name);
@@ -40,6 +44,14 @@ impl Config {
                 standby.weight = same.map_or(standby.weight, |new| new.weight);
             }
             (self.primary, self.standbys) = (running.primary.clone(), standbys);
+        }
+        self.trusted_extensions.clone_from(&running.trusted_extensions);
+        let before = running.senseless();
+        match self.senseless().into_iter().find(|found| !before.contains(found)) {
+            None => Ok(()),
+            Some((key, why)) => Err(format!(
+                "with the settings that wait for a restart, {key} {why}; restart Consort to apply all changes together"
+            )),
         }
     }
 

@@ -133,7 +133,7 @@ fn what_counts_from_the_next_start_stays_as_it_is() {
     let mut new = parse(&format!("{keys}{auth}{}", standby("b", 5))).unwrap();
     let waiting = running.changed_until_start(&new);
     assert_eq!(waiting, ["listen", "auth_type", "design", "console_database", "the primary or the standbys"]);
-    new.until_start(&running);
+    new.until_start(&running).unwrap();
     assert_eq!((new.design(), &*new.console_database), (design::CONSORT, "consort"));
     assert_eq!(new.defaults("x", "y").consistency, Consistency::Strong);
     assert_eq!(new.listen, running.listen);
@@ -144,7 +144,7 @@ fn what_counts_from_the_next_start_stays_as_it_is() {
     // A value that was not a default comes back too.
     let mut back = running.clone();
     let other = parse(&format!("{keys}{LEAST}{}", standby("a", 1))).unwrap();
-    back.until_start(&other);
+    back.until_start(&other).unwrap();
     assert_eq!((back.design().name, &*back.console_database), ("weak", "other"));
     assert_eq!(back.listen, ["127.0.0.1:1"]);
 }
@@ -155,7 +155,12 @@ fn trusted_extension_is_replica_safe() {
     let text = format!(
         "replica_safe_functions = [\"shop.price\"]\n{LEAST}[extension.ip4r]\ntrust = \"immutable\"\n"
     );
-    assert_eq!(parse(&text).unwrap().replica_safe_functions, ["shop.price", "ip4r"]);
+    let running = parse(&text).unwrap();
+    assert_eq!(running.declared_safe(), ["shop.price", "ip4r"]);
+    let mut new = parse(LEAST).unwrap();
+    assert_eq!(running.changed_until_start(&new), ["replica_safe_functions", "an [extension] table"]);
+    new.until_start(&running).unwrap();
+    assert_eq!(new.declared_safe(), ["shop.price", "ip4r"], "until the next start");
     for (wrong, said) in
         [("trust = \"all\"", "expected \"immutable\""), ("trusts = \"\"", "did you mean trust?")]
     {

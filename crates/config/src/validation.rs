@@ -7,6 +7,15 @@ use design::Orderer;
 use postgres::tls::Checks;
 use std::net::IpAddr;
 
+/// Limits of clients that only sessions of designs with a primary keep.
+const LIMITS_OF_CLIENTS: &[&str] =
+    &["max_db_client_connections", "max_user_client_connections", "transaction_timeout", "query_timeout"];
+/// The same, with what a key-value design keeps.
+const LIMITS_OF_SQL_CLIENTS: &[&str] = &["client_idle_timeout", "idle_transaction_timeout"];
+/// What the frontend of the PostgreSQL protocol does for each design, and that of a key-value design does not.
+const OF_SQL_FRONTEND: &[&str] =
+    &["max_clients_per_address", "max_half_open_per_address", "proxy_protocol_from", "client_tls_ca"];
+
 impl Config {
     /// Contradictions: each names a key, and its missing requirement.
     pub(super) fn senseless(&self) -> Vec<(&'static str, String)> {
@@ -126,8 +135,18 @@ impl Config {
         if self.unix_socket_dir.is_some() {
             refuse("unix_socket_dir", "is of no use to this design: its clients connect by TCP (listen)");
         }
+        self.refuse_set(&[LIMITS_OF_CLIENTS, OF_SQL_FRONTEND], refuse);
         if self.auth_type == AuthType::Hba || !self.auth_user.is_empty() {
             refuse("auth_type", "must be trust or password for this design, with passwords in auth_file");
+        }
+    }
+
+    /// Refuses settings that this design would ignore, unless they have their defaults.
+    fn refuse_set(&self, keys: &[&[&'static str]], refuse: &mut impl FnMut(&'static str, &str)) {
+        for key in keys.concat() {
+            if !self.is_default(Place::Global, key) {
+                refuse(key, "is not supported by this design; remove it");
+            }
         }
     }
 
@@ -173,6 +192,10 @@ impl Config {
             return;
         }
         if self.design().has_nodes() {
+            self.refuse_set(&[LIMITS_OF_CLIENTS, LIMITS_OF_SQL_CLIENTS], refuse);
+            if !self.auth_user.is_empty() {
+                refuse("auth_user", "is not supported by this design; write each role into auth_file");
+            }
             if self.peers.nodes.is_empty() {
                 refuse("node", "is missing: write a [[node]] with the host of each node of this design");
             }

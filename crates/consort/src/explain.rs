@@ -138,7 +138,7 @@ async fn explain(options: &Options, address: &Address, config: &Config) -> Resul
 async fn catalog(control: &Control, config: &Config) -> Result<Catalog, Failure> {
     let mut catalog = postgres::load(control).await?.catalog;
     catalog.trusts_declarations = config.design().orders_first();
-    for wrong in catalog.declare(&config.procedures, &config.replica_safe_functions) {
+    for wrong in catalog.declare(&config.procedures, &config.declared_safe()) {
         println!("{wrong}: this declaration is ignored");
     }
     Ok(catalog)

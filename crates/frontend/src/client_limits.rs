@@ -3,7 +3,6 @@
 use super::Door;
 use super::half_open::network;
 use config::origin::Origin;
-use config::pooling::Pooling;
 use conn::log_in::Refusal;
 use conn::registry::Seat;
 use wire::{Answers, Problem};
@@ -17,16 +16,15 @@ pub(super) fn too_many(door: &Door) -> Problem {
 /// A limit: its key, its value, and a test for the other clients that count with the new one.
 type Limit = (&'static str, usize, fn(&Seat, &Seat) -> bool);
 
-/// Admits an authenticated client, if the limits of its kind allow one more.
+/// Admits an authenticated client, if the limits of its kind allow one more: of its database, and of its role. 0: no
+/// limit.
 ///
 /// # Errors
 /// A limit is reached.
-pub(super) fn enter(door: &Door, pooling: &Pooling, seat: &Seat) -> Result<(), Refusal> {
+pub(super) fn enter(door: &Door, (of_database, of_user): (usize, usize), seat: &Seat) -> Result<(), Refusal> {
     let limits: [Limit; 3] = [
-        ("max_db_client_connections", pooling.database_clients, |other, seat| {
-            other.database == seat.database
-        }),
-        ("max_user_client_connections", pooling.user_clients, |other, seat| other.user == seat.user),
+        ("max_db_client_connections", of_database, |other, seat| other.database == seat.database),
+        ("max_user_client_connections", of_user, |other, seat| other.user == seat.user),
         ("max_clients_per_address", door.max_clients_per_address.get(), has_its_address),
     ];
     for (key, most, is_alike) in limits {

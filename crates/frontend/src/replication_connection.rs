@@ -106,7 +106,7 @@ async fn enter(
         limit: pooling.connect,
         role: None,
     };
-    client_limits::enter(door, &pooling, seat)?;
+    client_limits::enter(door, (pooling.database_clients, pooling.user_clients), seat)?;
     let counted = service.servers.own(&wish, seat).await?;
     // A refusal does not concern ordinary sessions of this role.
     Ok((log_in(&wish, &door.registry.rooms).await?, counted))

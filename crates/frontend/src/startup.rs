@@ -108,7 +108,15 @@ pub(super) async fn arrive(
 /// Begins the session of an authenticated client, unless another session loop serves it to its end.
 async fn enter(door: &Rc<Door>, arrived: Arrived) -> Option<Box<Session>> {
     if let Some(sessions) = door.options.sessions.clone() {
-        sessions.serve(arrived).await;
+        match client_limits::enter(door, (0, 0), &arrived.seat) {
+            Ok(()) => sessions.serve(arrived).await,
+            Err(refusal) => {
+                let Arrived { mut client, seat, .. } = arrived;
+                door.refuse(client.out(), refusal);
+                door.registry.leave(&seat);
+                door.registry.farewell(client).await;
+            }
+        }
         return None;
     }
     let Arrived { client, seat, startup, secret, .. } = arrived;
@@ -307,7 +315,7 @@ async fn begun(
     let pool = servers.pool(&wish.database, &wish.user);
     let pooling = pool.pooling();
     let mut wish = Wish { limit: pooling.connect, ..wish };
-    client_limits::enter(door, &pooling, seat)?;
+    client_limits::enter(door, (pooling.database_clients, pooling.user_clients), seat)?;
     let name = if pooling.mode.shares() { application_name::taken(&mut wish.parameters) } else { None };
     let opening = Opening::of(&service.cluster, &wish, &door.registry.rooms);
     if !pooling.mode.shares() {

@@ -1,12 +1,16 @@
 //! Console and metrics page of a process whose database is at nodes of one kind, and its end.
 
-use crate::process::{FAREWELL_LIMIT, LEFT_EVERY, Signals};
+use crate::open_files;
+use crate::process::{Event, FAREWELL_LIMIT, LEFT_EVERY, Signals, renew_door};
+use crate::start::LogLevel;
 use crate::supervisor;
 use admin::{console, http};
-use config::Config;
+use config::{Config, in_one};
 use frontend::{Console, Door, Keeps, Soon};
+use std::cell::RefCell;
 use std::fmt::Write;
-use std::rc::Rc;
+use std::path::PathBuf;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -33,6 +37,14 @@ pub(crate) trait ShowsNodes {
         Box::pin(async { Err(Problem::error("42601", "the command does not exist")) })
     }
 
+    /// Takes over what a new reading of the configuration changes at the nodes.
+    ///
+    /// # Errors
+    /// The new one does not fit: a sentence for a person.
+    fn renew(&self, _config: &Config) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The page of metrics.
     fn metrics(&self) -> String;
 
@@ -40,33 +52,80 @@ pub(crate) trait ShowsNodes {
     fn not_ready(&self) -> Option<String>;
 }
 
-/// The console: SHOW NODES, SHOW VERSION, SHOW HELP, SHUTDOWN.
+/// The console: SHOW NODES, SHOW VERSION, SHOW HELP, RELOAD, SHUTDOWN.
 pub(crate) struct NodeConsole<T> {
-    config: Rc<Config>,
+    config: RefCell<Rc<Config>>,
+    config_file: Option<PathBuf>,
+    log_level: LogLevel,
+    door: Weak<Door>,
     state: T,
     ending: Notify,
 }
 
-impl<T: ShowsNodes> NodeConsole<T> {
-    pub(crate) fn new(config: &Rc<Config>, state: T) -> Rc<NodeConsole<T>> {
-        Rc::new(NodeConsole { config: config.clone(), state, ending: Notify::new() })
+impl<T: ShowsNodes + 'static> NodeConsole<T> {
+    /// The console of this frontend, which has it from now on.
+    pub(crate) fn new(
+        config: &Rc<Config>,
+        (config_file, log_level): (Option<PathBuf>, LogLevel),
+        door: &Rc<Door>,
+        state: T,
+    ) -> Rc<NodeConsole<T>> {
+        let console = Rc::new(NodeConsole {
+            config: RefCell::new(config.clone()),
+            config_file,
+            log_level,
+            door: Rc::downgrade(door),
+            state,
+            ending: Notify::new(),
+        });
+        *door.console.borrow_mut() = Some(console.clone());
+        console
     }
 
-    /// The nodes.
-    pub(crate) fn state(&self) -> &T {
-        &self.state
+    fn config(&self) -> Rc<Config> {
+        self.config.borrow().clone()
     }
 
-    /// Completes at SHUTDOWN.
-    pub(crate) async fn told_to_end(&self) {
-        self.ending.notified().await;
+    /// Reads the configuration file again: the nodes, the secrets, certificate, rules and limits of clients, and who may
+    /// use the console.
+    fn reload(&self) -> Result<(), String> {
+        let Some(file) = &self.config_file else { return Err("no configuration file".to_owned()) };
+        let Some(door) = self.door.upgrade() else { return Ok(()) };
+        let mut config = Config::read(file).map_err(|mistakes| in_one(&mistakes))?;
+        let running = self.config();
+        let is_kind = |config: &Config| (config.design().is_certified(), config.design().is_memory_tier());
+        if is_kind(&config) != is_kind(&running) {
+            return Err("the configuration has a design of another kind".to_owned());
+        }
+        let need_a_start = running.changed_until_start(&config);
+        let same_rules = config.auth_type == running.auth_type;
+        config.until_start(&running)?;
+        open_files::bound(&mut config);
+        self.state.renew(&config)?;
+        renew_door(&door, &config, same_rules)?;
+        (self.log_level)(&config.log_level);
+        *self.config.borrow_mut() = Rc::new(config);
+        tracing::info!(file = %file.display(), "configuration reloaded");
+        if !need_a_start.is_empty() {
+            tracing::warn!(keys = need_a_start.join(", "), "changed settings take effect after a restart");
+        }
+        Ok(())
     }
 
-    /// Completes at a signal to end, or SHUTDOWN.
+    /// Completes at a signal to end, or SHUTDOWN. Meanwhile a SIGHUP has the configuration read again.
     pub(crate) async fn asked_to_end(&self, signals: &mut Signals) {
-        tokio::select! {
-            () = signals.end() => {}
-            () = self.told_to_end() => {}
+        loop {
+            tokio::select! {
+                event = signals.next() => match event {
+                    Event::End => return,
+                    Event::HangUp => {
+                        if let Err(why) = self.reload() {
+                            tracing::error!(why, "cannot reload the configuration");
+                        }
+                    }
+                },
+                () = self.ending.notified() => return,
+            }
         }
     }
 
@@ -78,7 +137,7 @@ impl<T: ShowsNodes> NodeConsole<T> {
         door.close(at_once);
         if !at_once {
             tokio::select! {
-                () = self.empty(door, self.config.shutdown_drain_timeout) => {}
+                () = self.empty(door, self.config().shutdown_drain_timeout) => {}
                 () = self.asked_to_end(signals) => {}
             }
             door.close(true);
@@ -90,7 +149,8 @@ impl<T: ShowsNodes> NodeConsole<T> {
     /// Waits until the last client of a database has left.
     async fn empty(&self, door: &Door, limit: Duration) {
         let deadline = Instant::now() + limit;
-        let waits = || door.registry.seats().iter().any(|seat| seat.database != self.config.console_database);
+        let own = &self.config().console_database;
+        let waits = || door.registry.seats().iter().any(|seat| seat.database != *own);
         while waits() && Instant::now() < deadline {
             sleep(LEFT_EVERY).await;
         }
@@ -109,17 +169,25 @@ impl<T: ShowsNodes> NodeConsole<T> {
                     ("SHOW NODES", T::HELP),
                     ("SHOW VERSION", "the version of Consort"),
                     ("SHOW HELP", "this list"),
+                    (
+                        "RELOAD",
+                        "reads the configuration file again: nodes, secrets, rules and limits of clients",
+                    ),
                     ("SHUTDOWN", "ends, when open transactions have ended"),
                 ];
                 let line = |(name, does): &(&str, &str)| vec![(*name).to_owned(), (*does).to_owned()];
                 let lines = commands.iter().chain(T::COMMANDS).map(line).collect();
                 rows(out, &(&["command", "description"], lines));
             }
+            ["RELOAD"] if may_command => {
+                self.reload().map_err(|why| Problem::error("F0000", why))?;
+                out.complete("RELOAD");
+            }
             ["SHUTDOWN"] if may_command => {
                 self.ending.notify_one();
                 out.complete("SHUTDOWN");
             }
-            ["SHUTDOWN"] => {
+            ["RELOAD" | "SHUTDOWN"] => {
                 return Err(not_admin());
             }
             _ => {
@@ -131,9 +199,9 @@ impl<T: ShowsNodes> NodeConsole<T> {
     }
 }
 
-impl<T: ShowsNodes> Console for NodeConsole<T> {
+impl<T: ShowsNodes + 'static> Console for NodeConsole<T> {
     fn admits(&self, user: &str) -> bool {
-        console::rights(&self.config, user).is_some()
+        console::rights(&self.config(), user).is_some()
     }
 
     fn answer<'a>(
@@ -144,7 +212,7 @@ impl<T: ShowsNodes> Console for NodeConsole<T> {
         _keeps: &'a mut Keeps,
     ) -> Soon<'a, ()> {
         Box::pin(async move {
-            let may_command = console::rights(&self.config, user) == Some(console::Rights::Command);
+            let may_command = console::rights(&self.config(), user) == Some(console::Rights::Command);
             if console::commands(text).next().is_none() {
                 return out.empty_query();
             }

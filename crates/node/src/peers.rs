@@ -4,15 +4,14 @@ mod verify;
 
 use crate::listen_addresses::Places;
 use crate::node_console::{NodeConsole, ShowsNodes, Table, page};
-use crate::process::{Event, Signals, addresses_of, door_options, secrets};
+use crate::process::{Signals, addresses_of, door_options, secrets};
 use crate::start::Start;
 use crate::start_error::StartError;
 use crate::supervisor;
 use certified::{Cluster, Engines, Entrance, NodeOptions, Options, State};
-use config::{Config, in_one};
+use config::Config;
 use design::{Design, Durability};
 use frontend::{Door, Soon};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -20,10 +19,6 @@ use wire::Problem;
 
 /// The database that is opened before clients are let in.
 const FIRST_DATABASE: &str = "postgres";
-/// Columns of a command without rows.
-const NO_COLUMNS: &[&str] = &[];
-/// Reads the nodes again.
-const RELOAD: &str = "RELOAD";
 /// Compares the nodes.
 const VERIFY: &str = "VERIFY";
 /// Progress of the comparison.
@@ -60,13 +55,8 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
     let mut options = door_options(config)?;
     options.sessions = Some(Rc::new(Entrance(cluster.clone())));
     let door = Door::new(options, secrets, None);
-    let peers = Peers {
-        cluster: cluster.clone(),
-        config_file: start.config_file,
-        progress: verify::Progress::default(),
-    };
-    let console = NodeConsole::new(config, peers);
-    *door.console.borrow_mut() = Some(console.clone());
+    let peers = Peers { cluster: cluster.clone(), progress: verify::Progress::default() };
+    let console = NodeConsole::new(config, (start.config_file, start.log_level), &door, peers);
     let mut signals = Signals::listen()?;
     let places = Places::open(config, std::collections::BTreeMap::new()).await?;
     cluster.open(FIRST_DATABASE).map_err(StartError::new)?;
@@ -76,15 +66,9 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
     let _served = places.serve(&door, console.clone());
     (start.ready)();
     supervisor::serves();
-    let failed = loop {
-        tokio::select! {
-            event = signals.next() => match event {
-                Event::End => break None,
-                Event::HangUp => console.state().reload_logged(),
-            },
-            () = console.told_to_end() => break None,
-            why = cluster.failed() => break Some(why),
-        }
+    let failed = tokio::select! {
+        () = console.asked_to_end(&mut signals) => None,
+        why = cluster.failed() => Some(why),
     };
     console.end(&door, &mut signals, failed.is_some()).await;
     failed.map_or(Ok(()), |why| Err(StartError::new(why)))
@@ -99,29 +83,7 @@ fn nodes_of(config: &Config) -> Result<Vec<NodeOptions>, String> {
 /// State for the console and the metrics page.
 struct Peers {
     cluster: Rc<Cluster>,
-    config_file: Option<PathBuf>,
     progress: verify::Progress,
-}
-
-impl Peers {
-    /// Reads the nodes of the configuration file again.
-    fn reload(&self) -> Result<(), String> {
-        let Some(file) = &self.config_file else { return Err("no configuration file".to_owned()) };
-        let config = Config::read(file).map_err(|mistakes| in_one(&mistakes))?;
-        if !config.design().is_certified() {
-            return Err("the configuration has a design of another kind".to_owned());
-        }
-        self.cluster.renew(nodes_of(&config)?)?;
-        tracing::info!(file = %file.display(), "nodes of the configuration read again");
-        Ok(())
-    }
-
-    /// The same for a signal: failures go to the log.
-    fn reload_logged(&self) {
-        if let Err(why) = self.reload() {
-            tracing::error!(why, "cannot reload the configuration");
-        }
-    }
 }
 
 impl ShowsNodes for Peers {
@@ -130,7 +92,6 @@ impl ShowsNodes for Peers {
         "each database at each node: its state, the version that it shows, its sessions";
 
     const COMMANDS: &'static [(&'static str, &'static str)] = &[
-        (RELOAD, "reads the nodes of the configuration file again: new ones join, others leave"),
         (VERIFY, "compares the rows of all nodes at one version; a node that differs from most leaves"),
         (SHOW_VERIFY, "progress of a running VERIFY"),
     ];
@@ -139,13 +100,13 @@ impl ShowsNodes for Peers {
         Box::pin(async move {
             match command {
                 VERIFY => verify::verify(&self.cluster, &self.progress).await,
-                RELOAD => {
-                    self.reload().map_err(|why| Problem::error("F0000", why))?;
-                    Ok((NO_COLUMNS, Vec::new()))
-                }
                 _ => Ok(self.progress.shown()),
             }
         })
+    }
+
+    fn renew(&self, config: &Config) -> Result<(), String> {
+        self.cluster.renew(nodes_of(config)?)
     }
 
     fn nodes(&self) -> Table {

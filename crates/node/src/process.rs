@@ -176,22 +176,14 @@ impl Process {
     fn renew(&self, mut config: Config) -> Result<Vec<&'static str>, String> {
         let running = self.config();
         let mut need_a_start = running.changed_until_start(&config);
-        // The kind of rules changes at the next start only.
         let same_rules = config.auth_type == running.auth_type;
-        config.until_start(&running);
+        config.until_start(&running)?;
         open_files::bound(&mut config);
-        let rules = same_rules.then(|| config.rules()).transpose()?;
         let mut reach = Reach::of(&config)?;
-        let (secrets, lookup) = (secrets(&config)?, lookup(&config)?);
-        // A certificate is renewed under the name that it has.
-        let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
-        *self.door.tls.borrow_mut() = tls.transpose()?;
+        let lookup = lookup(&config)?;
+        renew_door(&self.door, &config, same_rules)?;
         reach.renew(self.cluster.setup().primary.tls.as_ref());
-        *self.door.secrets.borrow_mut() = secrets;
         *self.door.lookup.borrow_mut() = lookup;
-        if let Some(rules) = rules {
-            *self.door.rules.borrow_mut() = Rc::new(rules);
-        }
         let weights = config.read_nodes().map(|server| (server.name.as_str(), server.weight));
         self.cluster.weigh(&weights.collect());
         self.cluster.declare_procedures(&config.procedures);
@@ -204,11 +196,6 @@ impl Process {
                 config.shutdown_drain_timeout,
             );
         }
-        self.door.max_clients.set(config.max_clients);
-        self.door.max_clients_per_address.set(config.max_clients_per_address);
-        self.door.log_in_limit.set(config.login_time);
-        self.door.bound_half_open(config.max_half_open_per_address);
-        self.door.balancers.borrow_mut().clone_from(&config.proxy_protocol_from);
         (self.log_level)(&config.log_level);
         if reach.password != self.cluster.setup().primary.password {
             need_a_start.push("the password of control_user");
@@ -455,7 +442,7 @@ pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
         follows: config.databases.clone(),
         analysis_bytes: config.analysis_cache_bytes,
         bounds: scheduler::Options { max_rows: config.freshness_index_rows, ..scheduler::Options::default() },
-        harmless: config.replica_safe_functions.clone(),
+        harmless: config.declared_safe(),
         pools: config.pools(),
         standby_connections: config.standby_connections,
         held_answer_bytes: if shadow.is_some() { usize::MAX } else { config.held_answer_bytes },
@@ -484,6 +471,29 @@ pub(crate) fn door_options(config: &Config) -> Result<frontend::Options, StartEr
         console_database: config.console_database.clone(),
         sessions: None,
     })
+}
+
+/// Renews what the frontend goes by: certificate, secrets, rules and limits of clients.
+///
+/// # Errors
+/// A file that the configuration names cannot be used: a sentence for a person. Nothing is renewed then.
+pub(crate) fn renew_door(door: &Door, config: &Config, same_rules: bool) -> Result<(), String> {
+    // The kind of rules changes at the next start only.
+    let rules = same_rules.then(|| config.rules()).transpose()?;
+    let secrets = secrets(config)?;
+    // A certificate is renewed under the name that it has.
+    let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
+    *door.tls.borrow_mut() = tls.transpose()?;
+    *door.secrets.borrow_mut() = secrets;
+    if let Some(rules) = rules {
+        *door.rules.borrow_mut() = Rc::new(rules);
+    }
+    door.max_clients.set(config.max_clients);
+    door.max_clients_per_address.set(config.max_clients_per_address);
+    door.log_in_limit.set(config.login_time);
+    door.bound_half_open(config.max_half_open_per_address);
+    door.balancers.borrow_mut().clone_from(&config.proxy_protocol_from);
+    Ok(())
 }
 
 pub(crate) fn secrets(config: &Config) -> Result<Secrets, String> {

@@ -7,6 +7,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+/// Changes the level that is logged.
+pub(crate) type LogLevel = Rc<dyn Fn(&str)>;
+
 /// Options with which a process is started.
 pub struct Start {
     /// The configuration.
@@ -14,7 +17,7 @@ pub struct Start {
     /// Its file, which RELOAD and SIGHUP read again.
     pub config_file: Option<PathBuf>,
     /// Changes the level that is logged.
-    pub log_level: Rc<dyn Fn(&str)>,
+    pub log_level: LogLevel,
     /// Called once, when clients can log in.
     pub ready: Box<dyn FnOnce()>,
     /// The locked file with the process's number.

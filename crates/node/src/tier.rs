@@ -47,11 +47,8 @@ pub(crate) async fn run(config: &Rc<Config>, start: Start) -> Result<(), StartEr
     let mut options = door_options(config)?;
     options.sessions = Some(entrance.clone());
     let door = Door::new(options, secrets, None);
-    let console = NodeConsole::new(
-        config,
-        Shown { tier: tier.clone(), entrance, log: log.clone(), back_ends: back_ends.clone() },
-    );
-    *door.console.borrow_mut() = Some(console.clone());
+    let shown = Shown { tier: tier.clone(), entrance, log: log.clone(), back_ends: back_ends.clone() };
+    let console = NodeConsole::new(config, (start.config_file, start.log_level), &door, shown);
     let mut signals = Signals::listen()?;
     let places = Places::open(config, std::collections::BTreeMap::new()).await?;
     let checkpoints = spawn_local({
@@ -136,7 +133,7 @@ async fn restores(
     addresses: &[Address],
     membership: &Membership,
 ) -> Result<Option<Restore>, String> {
-    if !addresses.is_empty() && log.is_new() {
+    if log.is_new() {
         for (node, options) in config.peers.nodes.iter().enumerate() {
             match membership.order(node, &Order::Report).await {
                 Ok(Report::State(state)) if state.received > 0 => {
@@ -148,6 +145,8 @@ async fn restores(
                 Ok(_) => {}
                 // Nothing runs there: its memory is lost.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                // Without a back end this may be the first start, of nodes that are not all there.
+                Err(_) if addresses.is_empty() => {}
                 Err(error) => {
                     return Err(format!(
                         "the query log is empty, and {} may have data in memory: {error}; end the node, or start it again",

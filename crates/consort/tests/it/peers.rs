@@ -301,6 +301,13 @@ fn extended_protocol_commits_and_reads() {
     assert_eq!(peers.equal("SELECT count(*) FROM t"), "[[Some(\"3\")]]");
 }
 
+#[test]
+fn limits_and_rights_are_read_again() {
+    let peers = Peers::start(in_memory());
+    let console = peers.serving.url("postgres", "consort");
+    crate::fixture::limits_are_read_again(peers.serving.config_file(), &peers.url(), &console);
+}
+
 /// The console tells of nodes, and of its commands.
 #[test]
 fn console_shows_nodes_and_help() {
