@@ -19,6 +19,7 @@ pub(super) fn carry(foreign: &mut Foreign, file: &Path, report: &mut Report) -> 
     draft.set(&Place::Global, "control_user", "\"postgres\"", CONTROL).ok();
     let taken = servers::place(foreign, &mut draft, report);
     listen(foreign, &mut draft, report);
+    differing_defaults(foreign, report);
     for setting in &foreign.settings {
         if setting.entry.is_none_or(|entry| taken[entry]) {
             one(foreign, setting, &mut draft, report);
@@ -76,6 +77,24 @@ fn defaults(foreign: &mut Foreign) {
                 value: row.default.to_owned(),
             });
         }
+    }
+}
+
+/// Notes on defaults that no value of ours stands for.
+fn differing_defaults(foreign: &Foreign, report: &mut Report) {
+    const SECTION: &str = "pgbouncer";
+    if foreign.product != Product::Pgbouncer {
+        return;
+    }
+    if foreign.said(SECTION, "admin_users").is_none() {
+        let what = "PgBouncer has no admin without admin_users; here that is the role postgres";
+        report.note(&At { file: format!("default of {}", foreign.product), line: 0 }, what);
+    }
+    if let Some(asked) = foreign.said(SECTION, "auth_user").filter(|said| !said.value.is_empty())
+        && foreign.said(SECTION, "auth_dbname").is_none_or(|said| said.value.is_empty())
+    {
+        let what = "PgBouncer runs auth_query in each client's database, Consort in auth_dbname (postgres): the function that it calls must exist there";
+        report.note(&asked.at, what);
     }
 }
 
@@ -150,12 +169,21 @@ fn one(foreign: &Foreign, setting: &Setting, draft: &mut Draft, report: &mut Rep
         Becomes::Nothing => report.unneeded(setting, row.why),
         Becomes::Missing => missing(setting, row, None, report),
         Becomes::Key { name, convert, common } => {
-            let converted = match convert(&setting.value) {
+            let mut converted = match convert(&setting.value) {
                 Ok(converted) => converted,
                 Err(why) => return report.missing(setting, &why),
             };
+            // PgCat's metrics listen where its clients connect.
+            if let (Product::Pgcat, "metrics_listen", Some(host)) =
+                (foreign.product, name, foreign.said("general", "host"))
+            {
+                converted.written = quoted(&format!("{}:{}", host.value, setting.value));
+            }
             if let Some(own) = known_by_its_own_name(foreign, setting) {
                 return report.missing(setting, &format!("{own} has its own entry, which takes precedence"));
+            }
+            if is_of_standby(foreign, setting, draft) {
+                return report.missing(setting, "is of a replica; here it would limit connections to the primary; see standby_connections");
             }
             let (place, name) = match place(foreign, setting) {
                 Place::Database(database) if database == "*" && !common.is_empty() => (Place::Global, common),
@@ -203,6 +231,12 @@ fn place(foreign: &Foreign, setting: &Setting) -> Place {
         "users" => Place::User(setting.of.clone()),
         _ => Place::Global,
     }
+}
+
+/// True if this is said of a server that becomes a standby: settings of a database are about the primary.
+fn is_of_standby(foreign: &Foreign, setting: &Setting, draft: &Draft) -> bool {
+    let entry = setting.entry.map(|entry| &foreign.entries[entry]);
+    entry.zip(draft.primary.as_ref()).is_some_and(|(entry, primary)| !primary.is_of(entry))
 }
 
 /// The database, if this is said of another name of one that has an entry by its own.

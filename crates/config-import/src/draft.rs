@@ -24,6 +24,11 @@ impl Server {
         Self { host: host.to_owned(), port: entry.port.clone(), at: entry.at.clone() }
     }
 
+    /// True if it is the server of this entry.
+    pub(super) fn is_of(&self, entry: &Entry) -> bool {
+        self.host == entry.host && self.port == entry.port
+    }
+
     fn render(&self, table: &str) -> String {
         format!("\n{table}  # {}\nhost = {}\nport = {}\n", self.at, quoted(&self.host), self.port)
     }

@@ -13,6 +13,8 @@ use crate::tier::Nodes;
 
 /// Beyond the drain time Consort has so long to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
+/// The default of `shutdown_drain_timeout`, for a process whose configuration cannot be read.
+const UNREADABLE_DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// Stop Consort and the servers that `consort up` started
 ///
@@ -87,10 +89,20 @@ fn is_key_value(home: &Home) -> bool {
 pub fn stop_consort(home: &Home) -> Result<(), Failure> {
     let _turn = home.take_turn()?;
     // The clients, and then each back end, have that time.
-    let drains = Config::read(&home.config_file()).map_or(Duration::ZERO, |config| {
-        let back_ends = u32::try_from(config.peers.back_ends.len()).unwrap_or(u32::MAX);
-        config.shutdown_drain_timeout.saturating_mul(back_ends.saturating_add(1))
-    });
+    let drains = match Config::read(&home.config_file()) {
+        Ok(config) => {
+            let back_ends = u32::try_from(config.peers.back_ends.len()).unwrap_or(u32::MAX);
+            config.shutdown_drain_timeout.saturating_mul(back_ends.saturating_add(1))
+        }
+        Err(_) => {
+            let limit = UNREADABLE_DRAIN_LIMIT;
+            eprintln!(
+                "the configuration cannot be read: Consort has {} s to end its transactions",
+                limit.as_secs()
+            );
+            limit
+        }
+    };
     home.end(drains + END_LIMIT).map(drop)
 }
 

@@ -1,8 +1,10 @@
 //! A client of the Redis protocol, for commands that ask a running Consort of a key-value design.
 
+use postgres::tls::{Checks, Tls};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
 use crate::cluster_in::Found;
 use crate::failure::Failure;
@@ -23,8 +25,13 @@ pub(crate) enum Reply {
 
 /// One connection.
 pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
 }
+
+/// A connection's bytes, encrypted or not.
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
 
 impl Connection {
     /// Connects to the first listen address, and authenticates if the configuration has the password.
@@ -38,6 +45,16 @@ impl Connection {
             ))
         })?;
         stream.set_read_timeout(Some(LIMIT))?;
+        let stream: Box<dyn Stream> = if found.config.tls_required {
+            // As the console's client: the address comes from Consort's own configuration.
+            let tls = Tls::new(Checks::Nothing, None, None).map_err(Failure::new)?;
+            let name = host.clone().try_into().map_err(|_| Failure::new(format!("{host} is not a name")))?;
+            let session = ClientConnection::new(tls.client_config(), name)
+                .map_err(|error| Failure::new(error.to_string()))?;
+            Box::new(StreamOwned::new(session, stream))
+        } else {
+            Box::new(stream)
+        };
         let mut connection = Connection { stream: BufReader::new(stream) };
         if let Some(password) = found.password(USER)? {
             connection.ask(&[b"AUTH", USER.as_bytes(), password.as_bytes()])?;

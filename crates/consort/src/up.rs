@@ -76,7 +76,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     postgres_bin: Option<PathBuf>,
     /// Run in the foreground, log to the terminal, and stop the servers at the end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "from")]
     foreground: bool,
 }
 
@@ -295,13 +295,14 @@ fn prepare(home: &Home, options: &Options) -> Result<(Servers, Config), Failure>
         addresses(&file).try_for_each(can_listen)?;
     }
     make_files(home, &file)?;
-    if options.postgres_bin.is_some() {
-        home.name_programs(programs.folder())?;
-    }
     if let Some(there) = &there {
         Config::parse(&file.with_servers(there.nodes()), &home.config_file())?;
     }
     let cluster = servers(home, &programs, &wanted, there.as_ref())?;
+    // Not before these programs are known to fit servers that exist.
+    if options.postgres_bin.is_some() {
+        home.name_programs(programs.folder())?;
+    }
     let config = write(home, &file, cluster.nodes()).inspect_err(|_| cluster.stop_what_it_started())?;
     Ok((Servers::Postgres(cluster), config))
 }

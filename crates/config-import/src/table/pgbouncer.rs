@@ -120,7 +120,7 @@ pub(super) static ROWS: &[Row] = &[
     missing(P, &["server_fast_close"], "RELOAD does not close connections in use").idle(&["0"]),
     key(P, &["server_lifetime"], "server_lifetime", seconds),
     key(P, &["server_idle_timeout"], "server_idle_timeout", seconds),
-    key(P, &["server_connect_timeout"], "server_connect_timeout", seconds).default("15"),
+    key(P, &["server_connect_timeout"], "server_connect_timeout", seconds_or_never).default("15"),
     key(P, &["server_login_retry"], "server_login_retry", seconds).default("15"),
     key(P, &["client_login_timeout"], "login_time", seconds_or_never),
     nothing(P, &["autodb_idle_timeout", "pool_idle_timeout"], "unused entries are dropped"),

@@ -33,6 +33,26 @@ impl Drop for Ends {
 /// The program under test.
 pub(crate) const CONSORT: &str = env!("CARGO_BIN_EXE_consort");
 
+/// A design whose nodes are of one kind reads limits of clients and rights in the console again.
+pub(crate) fn limits_are_read_again(config: &Path, url: &str, console: &str) {
+    let text = std::fs::read_to_string(config).expect("the configuration");
+    let write = |lines: &str| std::fs::write(config, format!("{lines}{text}")).expect("it is written");
+    write("max_clients_per_address = 1\nstats_users = [\"watcher\"]\n");
+    psql(console, "RELOAD").worked();
+    let first = crate::load::Client::connect(url).expect("the first client");
+    assert!(psql(url, "SELECT 1").failed(2).contains("max_clients_per_address"));
+    let watcher = console.replace("postgres@", "watcher@");
+    assert!(psql(&watcher, "SHOW NODES").worked().contains("node1"));
+    assert!(psql(&watcher, "RELOAD").failed(1).contains("admin access needed"));
+    write("query_timeout = \"1s\"\n");
+    assert!(psql(console, "RELOAD").failed(1).contains("is not supported by this design"));
+    write("");
+    psql(console, "RELOAD").worked();
+    psql(url, "SELECT 1").worked();
+    assert!(psql(&watcher, "SHOW NODES").failed(2).contains("not permitted"));
+    drop(first);
+}
+
 /// A folder of `consort up` of the program under test, empty at first.
 pub(crate) fn up_folder() -> UpFolder {
     UpFolder::of(CONSORT)

@@ -239,7 +239,7 @@ fn pgcats_file_becomes_ours_and_each_of_its_settings_is_told_of() {
     );
     for line in [
         "listen = [\"127.0.0.1:6543\"]  # ",
-        "metrics_listen = \"0.0.0.0:9931\"  # ",
+        "metrics_listen = \"127.0.0.1:9931\"  # ",
         "shutdown_drain_timeout = \"45500ms\"  # ",
         "pool_mode = \"session\"  # ",
         "pool_size = 7  # ",
@@ -341,6 +341,7 @@ name = "shop"
 host = "10.0.0.2"
 role = "replica"
 read_only = true
+pool_size = 100
 
 [[databases]]
 name = "shop"
@@ -416,7 +417,8 @@ fn pgdogs_files_become_ours_and_each_of_their_settings_is_told_of() {
         assert!(done.out.contains(line), "{line} is missing in\n{}", done.out);
     }
     for line in [
-        "pgdog.toml:61: not carried: shop_1 at 10.0.1.1:5432 is another shard of shop",
+        "pgdog.toml:60: databases.shop.pool_size = 100: not carried: is of a replica",
+        "pgdog.toml:62: not carried: shop_1 at 10.0.1.1:5432 is another shard of shop",
         "pgdog.toml:29: general.passthrough_auth = enabled: not carried: add the roles to auth_file",
         "users.toml:5: users.app.server_auth = rds_iam: not carried: ",
         "note: app has a different password elsewhere",

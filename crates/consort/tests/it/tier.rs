@@ -206,6 +206,13 @@ fn up_makes_a_tier_that_reads_what_was_written_at_every_node() {
 }
 
 #[test]
+fn limits_and_rights_are_read_again() {
+    let tier = Tier::start(1);
+    let console = format!("postgres://postgres@127.0.0.1:{}/consort", tier.folder.port);
+    crate::fixture::limits_are_read_again(&tier.folder.path().join("consort.toml"), &tier.url(), &console);
+}
+
+#[test]
 fn a_transaction_that_would_do_something_else_now_is_refused() {
     let tier = Tier::start(2);
     psql(&tier.url(), "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)").worked();

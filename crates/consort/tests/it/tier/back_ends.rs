@@ -126,9 +126,15 @@ const CHANGES: &[&str] = &[
     "UPDATE d SET y = 'B', f = 'zz' WHERE x = 'a'",
     "INSERT INTO a VALUES (2, 1) ON CONFLICT (id) DO UPDATE SET v = 'upserted'",
     "ALTER TABLE e ADD COLUMN x int; ALTER TABLE e DROP COLUMN x",
+    "CREATE SEQUENCE up; CREATE SEQUENCE down INCREMENT -3; CREATE SEQUENCE tens INCREMENT 10",
+    "SELECT setval('up', 1, false), setval('down', -1, false), setval('tens', 5, false)",
+    "CREATE TABLE former (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text)",
+    "ALTER TABLE former RENAME TO g; INSERT INTO g (v) VALUES ('a'), ('b')",
+    "CREATE TABLE h (id int PRIMARY KEY, n int GENERATED ALWAYS AS IDENTITY, v text); INSERT INTO h (id) VALUES (1), (2)",
+    "UPDATE h SET n = DEFAULT, v = 'c' WHERE id = 1; UPDATE h SET v = 'd' WHERE id = 2",
 ];
 
-const TABLES: &[&str] = &["a", "b", "cc", "d", "e", "t", "w"];
+const TABLES: &[&str] = &["a", "b", "cc", "d", "e", "g", "h", "t", "w"];
 
 fn ordered(table: &str) -> String {
     let by = if table == "cc" { "k, n, n::text" } else { "1, 2" };
@@ -156,6 +162,9 @@ fn back_end_gets_rows_and_definitions_in_order() {
         "{defined}"
     );
     assert_eq!(server.text("SELECT last_value, is_called FROM t_id_seq"), "1|t");
+    let drawn = "SELECT nextval('up'), nextval('down'), nextval('tens')";
+    assert_eq!(server.text(&format!("BEGIN; {drawn}")), "1|-1|5");
+    server.rows("SELECT setval('up', 1, false), setval('down', -1, false), setval('tens', 5, false)");
     let status = tier.folder.run("status", &[]).worked();
     assert!(status.contains("BACK_END") && status.contains("applies"), "{status}");
     // A back end that comes later gets a copy, and then the same commits.
@@ -177,6 +186,20 @@ fn back_end_gets_rows_and_definitions_in_order() {
     let found = tier.folder.run("verify", &[]).failed(1);
     assert!(found.contains("differ"), "{found}");
     assert_eq!(console(&tier, "VERIFY").iter().filter(|row| row.get("first_key") == Some("4711")).count(), 1);
+    assert_eq!(late.text(drawn), "1|-1|5");
+    // And so is a column that it has lost.
+    late.rows(
+        "SET session_replication_role = replica; DELETE FROM a WHERE id = 4711; ALTER TABLE d DROP COLUMN g",
+    );
+    let found = tier.folder.run("verify", &[]).failed(1);
+    assert!(
+        found.contains("d")
+            && console(&tier, "VERIFY").iter().any(|row| {
+                row.get("first_key")
+                    .is_some_and(|key| key.contains("rows have 6 columns in the tier, 5 at the back end"))
+            }),
+        "{found}"
+    );
 }
 
 /// pgbench with four clients.
@@ -292,6 +315,9 @@ fn tier_restarts_from_its_back_end_when_memory_and_log_are_lost() {
     let mut client = tier.client();
     let next = client.number("INSERT INTO t (v) VALUES (4) RETURNING id").expect("a row");
     assert_eq!(next, 2);
+    assert_eq!(client.number("INSERT INTO g (v) VALUES ('c') RETURNING id").expect("a row"), 3);
+    client.rows("INSERT INTO g (id) VALUES (9)").expect_err("a value for GENERATED ALWAYS");
+    assert_eq!(client.number("SELECT nextval('up')").expect("a value"), 1);
     let orphan = client.rows("INSERT INTO b (a) VALUES (4711)").expect_err("no such parent");
     assert_eq!(orphan.sqlstate.as_deref(), Some("23503"));
     let orphan = client.rows("INSERT INTO tree VALUES (-1, 4711111)").expect_err("no such parent");
@@ -344,11 +370,22 @@ fn import_lists_what_is_not_taken_and_brings_the_rest() {
          CREATE VIEW both_of AS SELECT p.name, c.n FROM parent p JOIN child c ON c.parent = p.id; \
          INSERT INTO parent (name) SELECT 'name ' || i FROM generate_series(1, 50) i; \
          INSERT INTO child (parent, n) SELECT 1 + i % 50, i / 7.0 FROM generate_series(1, 5000) i; \
-         CREATE TABLE odd (id int PRIMARY KEY, place point)",
+         CREATE TABLE odd (id int PRIMARY KEY, place point); \
+         CREATE SEQUENCE numbers; SELECT setval('numbers', 70, false); CREATE SEQUENCE rounds MAXVALUE 9 CYCLE",
     );
     let tier = Tier::start(2);
     let from = server.url();
+    // A policy would hide rows from a role that asks for them.
+    let hidden = Server::start();
+    hidden.rows(
+        "CREATE TABLE hidden (id int PRIMARY KEY); INSERT INTO hidden VALUES (1); ALTER TABLE hidden ENABLE ROW LEVEL SECURITY; \
+         CREATE ROLE reader LOGIN; GRANT SELECT ON hidden TO reader",
+    );
+    let as_reader = hidden.url().replace("postgres@", "reader@");
+    let refused = tier.folder.run("import-tier", &["--from", &as_reader]).failed(1);
+    assert!(refused.contains("row-level security"), "{refused}");
     let dry = tier.folder.run("import-tier", &["--from", &from, "--dry-run"]).worked();
+    assert!(dry.contains("sequence rounds") && dry.contains("MAXVALUE"), "{dry}");
     assert!(dry.contains("odd") && dry.contains("NOT taken") && dry.contains("table child: taken"), "{dry}");
     tier.folder.run("import-tier", &["--from", &from]).failed(1);
     assert!(tier.client().rows("SELECT 1 FROM parent").is_err(), "nothing was written");
@@ -360,6 +397,7 @@ fn import_lists_what_is_not_taken_and_brings_the_rest() {
     let mut client = tier.client();
     assert_eq!(client.number("INSERT INTO child (parent) VALUES (1) RETURNING id").expect("a row"), 5001);
     assert_eq!(client.number("INSERT INTO parent (name) VALUES ('new') RETURNING id").expect("a row"), 51);
+    assert_eq!(client.number("SELECT nextval('numbers')").expect("a value"), 70);
     for refused in ["INSERT INTO child (parent) VALUES (99)", "INSERT INTO parent (name) VALUES ('x')"] {
         client.rows(refused).expect_err("a rule");
     }

@@ -232,3 +232,27 @@ fn spare_takes_the_place_of_a_lost_node() {
     }
     assert_eq!(count(&tier), 19);
 }
+
+/// An empty log must not have nodes discard what they have.
+#[test]
+fn tier_that_has_lost_its_log_alone_keeps_its_nodes() {
+    let tier = Tier::start(2);
+    tier.client().rows("CREATE TABLE kept (id int PRIMARY KEY); INSERT INTO kept VALUES (1)").expect("a row");
+    let seen = tier.nodes()[0].received;
+    tier.kill_consort();
+    let (ledger, aside) = (tier.folder.path().join("ledger"), tier.folder.path().join("aside"));
+    std::fs::rename(&ledger, &aside).expect("the log goes");
+    let listen = format!("127.0.0.1:{}", tier.folder.port);
+    let arguments = ["--listen", &listen, "--design", super::design(), "--nodes", "2"];
+    let refused = tier.folder.run("up", &arguments).failed(1);
+    assert!(
+        refused.contains("the query log is empty") && refused.contains("has data in memory"),
+        "{refused}"
+    );
+    std::fs::remove_dir_all(&ledger).expect("the empty log goes");
+    std::fs::rename(&aside, &ledger).expect("the log comes back");
+    tier.folder.run("up", &arguments).worked();
+    tier.until_whole(2);
+    assert!(tier.nodes()[0].received >= seen);
+    assert_eq!(tier.client().number("SELECT count(*) FROM kept").expect("a count"), 1);
+}
