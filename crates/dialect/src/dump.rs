@@ -29,16 +29,25 @@ pub fn value_text(kind: TypeWithModifier, value: ValueRef<'_>) -> Option<Vec<u8>
     Some(text)
 }
 
+/// Where a sequence stands, as PostgreSQL's setval takes it: the value, and whether it was given. `last` is the value that
+/// the next one follows, which setval can place before the first one.
+pub fn sequence_position(last: Option<i64>, start: i64, increment: i64) -> (i64, bool) {
+    match last {
+        None => (start, false),
+        Some(last) if (increment > 0) == (last >= 1) && last != 0 => (last, true),
+        Some(last) => (last + increment, false),
+    }
+}
+
 impl Catalog {
     /// All definitions, and where sequences stand at the connection's snapshot.
     pub fn dump(&self, conn: &Connection) -> rusqlite::Result<Dump> {
         let mut dump = self.definitions();
-        let mut found = conn.prepare_cached("SELECT name, last, start FROM consort_sequence")?;
+        let mut found = conn.prepare_cached("SELECT name, last, start, increment FROM consort_sequence")?;
         let set = |row: &rusqlite::Row<'_>| {
-            let (name, last): (String, Option<i64>) = (row.get(0)?, row.get(1)?);
-            let value = last.map_or_else(|| row.get(2), Ok)?;
-            let name = string_literal(&quoted(&name));
-            Ok(format!("SELECT pg_catalog.setval({name}, {value}, {})", last.is_some()))
+            let name = string_literal(&quoted(&row.get::<_, String>(0)?));
+            let (value, is_called) = sequence_position(row.get(1)?, row.get(2)?, row.get(3)?);
+            Ok(format!("SELECT pg_catalog.setval({name}, {value}, {is_called})"))
         };
         for text in found.query_map([], set)? {
             dump.after_rows.push(text?);

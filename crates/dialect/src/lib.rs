@@ -34,7 +34,7 @@ pub use catalog::{
 pub use context::{Context, Draw, Draws};
 pub use copy::{CopyLines, CopyPlan};
 pub use data_types::{Element, Type, TypeWithModifier};
-pub use dump::{Dump, value_text};
+pub use dump::{Dump, sequence_position, value_text};
 pub use execute::{Done, Parameter};
 pub use install::install;
 pub use numeric::MAX_DIGITS;

@@ -80,7 +80,11 @@ impl BackEnd {
         self.state.get()
     }
 
+    /// A back end that was given up stays so.
     pub(crate) fn becomes(&self, state: State, why: &str) {
+        if self.state() == State::Left {
+            return;
+        }
         let is_same = self.state.replace(state) == state && *self.why.borrow() == why;
         self.why.replace(why.to_owned());
         if is_same {
@@ -98,9 +102,16 @@ impl BackEnd {
         self.applied.send_modify(|_| {});
     }
 
+    /// Keeps the log above this version, unless the back end was given up, which may be while it applies.
+    pub(crate) fn needs_above(&self, version: u64) {
+        if self.state() != State::Left {
+            self.log.needs_above(&self.name(), Some(version));
+        }
+    }
+
     /// Says which version the back end has.
     pub(crate) fn has(&self, version: u64) {
-        self.log.needs_above(&self.name(), Some(version));
+        self.needs_above(version);
         self.applied.send_replace(Some(version));
     }
 

@@ -74,7 +74,12 @@ impl BackEnd {
                 .iter()
                 .any(|text| text.starts_with(&format!("CREATE TABLE {} (", quoted(&table))));
             let rows = Rows::new(&control, &table, &columns.unwrap_or_default()).await?;
-            differences.push(rows.compare(&mut tier, is_known, version).await?);
+            let mut difference = rows.compare(&mut tier, is_known, version).await?;
+            if is_known && let Some(what) = rows.differing_width(&mut tier).await? {
+                difference.differ = difference.differ.max(1);
+                difference.keys.insert(0, what);
+            }
+            differences.push(difference);
         }
         for text in &definitions {
             let name = text.strip_prefix("CREATE TABLE ").and_then(|rest| rest.split(" (").next());
@@ -149,6 +154,20 @@ impl<'a> Rows<'a> {
             self.of_back_end(note).await?;
         }
         Ok(Difference { table: self.table.clone(), rows, back_end_rows, differ, keys, version })
+    }
+
+    /// A sentence, if the table's first row has another number of columns in the tier than at the back end.
+    async fn differing_width(&self, tier: &mut Direct) -> Step<Option<String>> {
+        let fields = |line: &[u8]| 1 + line.iter().filter(|byte| **byte == b'\t').count();
+        let (mut here, mut there) = (None, None);
+        let table = quoted(&self.table);
+        let first = format!("SELECT * FROM public.{table} LIMIT 1");
+        let whole = Rows { control: self.control, table: self.table.clone(), query: first, key_width: 0 };
+        whole.of_tier(tier, |line| here = Some(fields(line))).await?;
+        whole.of_back_end(|line| there = Some(fields(line))).await?;
+        let differ = here.zip(there).filter(|(here, there)| here != there);
+        Ok(differ
+            .map(|(here, there)| format!("rows have {here} columns in the tier, {there} at the back end")))
     }
 
     fn key(&self, line: &[u8]) -> String {

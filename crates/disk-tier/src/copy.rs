@@ -33,7 +33,7 @@ pub(crate) async fn copy(back_end: &BackEnd, control: &Control, own: &str) -> St
     }
     let version = tier.read().await?;
     back_end.becomes(State::Copies, "");
-    back_end.log.needs_above(&back_end.name(), Some(version));
+    back_end.needs_above(version);
     let (before_rows, after_rows) = tier.definitions().await?;
     control.batch_execute("BEGIN").await?;
     control.batch_execute(INSTALL).await?;

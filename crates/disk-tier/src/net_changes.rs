@@ -24,7 +24,8 @@ struct Net {
     effects: BTreeMap<Row, Effect>,
     /// Rows of a table without a key.
     deletes: Vec<Row>,
-    inserts: Vec<Row>,
+    /// How often each was inserted.
+    inserts: BTreeMap<Row, usize>,
 }
 
 /// Changes in their order, those of rows between two definitions taken together.
@@ -73,16 +74,19 @@ impl NetChanges {
             key: rows.key,
             effects: BTreeMap::new(),
             deletes: Vec::new(),
-            inserts: Vec::new(),
+            inserts: BTreeMap::new(),
         });
         if net.key.is_empty() {
             for row in rows.deletes {
-                match net.inserts.iter().rposition(|inserted| *inserted == row) {
-                    Some(place) => drop(net.inserts.swap_remove(place)),
+                match net.inserts.get_mut(&row).filter(|times| **times > 0) {
+                    Some(times) => *times -= 1,
                     None => net.deletes.push(row),
                 }
             }
-            return net.inserts.extend(rows.inserts);
+            for row in rows.inserts {
+                *net.inserts.entry(row).or_default() += 1;
+            }
+            return;
         }
         for key in rows.deletes {
             match net.effects.remove(&key) {
@@ -118,6 +122,7 @@ impl Net {
 
 fn net_rows((table, net): (String, Net)) -> TableRows {
     let Net { columns, key, effects, deletes, inserts } = net;
+    let inserts = inserts.into_iter().flat_map(|(row, times)| std::iter::repeat_n(row, times)).collect();
     let mut rows = TableRows { table, columns, key, deletes, inserts, updates: Vec::new() };
     for (key, effect) in effects {
         match effect {
@@ -201,6 +206,22 @@ mod tests {
             net.finish().iter().for_each(|change| apply(&mut together, change));
             assert_eq!(together, each);
         }
+    }
+
+    /// Rows without a key that were inserted and deleted again leave nothing; others of the same value stay.
+    #[test]
+    fn rows_without_a_key_are_counted() {
+        let keyless = |deletes: &[Row], inserts: &[Row]| {
+            let Change::Rows(mut tables) = change(&[], &[], inserts) else { unreachable!() };
+            tables[0].key.clear();
+            tables[0].deletes = deletes.to_vec();
+            Change::Rows(tables)
+        };
+        let (old, new) = (row(1, "old"), row(1, "new"));
+        let mut net = NetChanges::default();
+        net.add(keyless(&[], &[new.clone(), new.clone()]));
+        net.add(keyless(&[new.clone(), old.clone()], &[]));
+        assert_eq!(net.finish(), [keyless(&[old], &[new])]);
     }
 
     #[test]

@@ -22,9 +22,11 @@ const INDEXES: &str = "SELECT c.relname::text, pg_get_indexdef(i.indexrelid) FRO
      WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' \
      AND NOT EXISTS (SELECT FROM pg_constraint o WHERE o.conindid = i.indexrelid AND o.contype IN ('p', 'u', 'x')) \
      ORDER BY c.relname, i.indexrelid";
-/// Sequences: name, start, increment, last value if one was given.
-const SEQUENCES: &str = "SELECT sequencename::text, start_value, increment_by, last_value FROM pg_sequences \
-     WHERE schemaname = 'public' ORDER BY sequencename";
+/// Sequences: name, start, increment, and whether it has other limits than without options, or begins again at its end.
+const SEQUENCES: &str = "SELECT sequencename::text, start_value, increment_by, cycle OR CASE WHEN increment_by > 0 \
+     THEN min_value <> 1 OR max_value <> most ELSE max_value <> -1 OR min_value <> -most - 1 END \
+     FROM pg_sequences, LATERAL (SELECT CASE data_type::text WHEN 'smallint' THEN 32767 WHEN 'integer' THEN 2147483647 \
+     ELSE 9223372036854775807 END AS most) limits WHERE schemaname = 'public' ORDER BY sequencename";
 /// Views in the order in which they were made.
 const VIEWS: &str = "SELECT relname::text, pg_get_viewdef(oid) FROM pg_class \
      WHERE relnamespace = 'public'::regnamespace AND relkind = 'v' ORDER BY oid";
@@ -104,8 +106,18 @@ pub async fn read(control: &Control) -> Result<Schema, String> {
     control.batch_execute("SET LOCAL search_path = public, pg_catalog").await.map_err(said)?;
     let query = async |text: &str| control.query(text, &[]).await.map_err(said);
     let mut sequences = Sequences::new();
+    let mut schema = Schema::default();
     for row in query(SEQUENCES).await? {
-        sequences.insert(row.get(0), (row.get(1), row.get(2), row.get(3)));
+        let name: String = row.get(0);
+        // The view pg_sequences hides the position of a sequence that was set without a draw, or that the role may not read.
+        let position = query(&format!("SELECT last_value, is_called FROM public.{}", quoted(&name))).await?;
+        if row.get(3) {
+            let why = "sequences of the tier have no MINVALUE, MAXVALUE or CYCLE".to_owned();
+            let hint = "With --leave-out it comes without them.".to_owned();
+            schema.refused.push(Refusal { object: format!("sequence {name}"), why, hint });
+        }
+        let position = position.first().map(|row| (row.get(0), row.get(1)));
+        sequences.insert(name, (row.get(1), row.get(2), position));
     }
     let mut draft = Draft::default();
     draft.columns(&query(COLUMNS).await?, &sequences);
@@ -115,15 +127,14 @@ pub async fn read(control: &Control) -> Result<Schema, String> {
             plan.complete.insert(0, row.get(1));
         }
     }
-    let mut schema = Schema::default();
-    for (name, (start, increment, last)) in &sequences {
+    for (name, (start, increment, position)) in &sequences {
         if !draft.by_column.contains(name) {
             let text = format!("CREATE SEQUENCE {} START {start} INCREMENT {increment}", quoted(name));
             schema.sequences.push(text);
         }
-        if let Some(last) = last {
+        if let Some((value, is_called)) = position.filter(|position| *position != (*start, false)) {
             let name = quoted(name).replace('\'', "''");
-            schema.positions.push(format!("SELECT setval('{name}', {last}, true)"));
+            schema.positions.push(format!("SELECT setval('{name}', {value}, {is_called})"));
         }
     }
     for row in query(VIEWS).await? {
@@ -140,8 +151,8 @@ pub async fn read(control: &Control) -> Result<Schema, String> {
     Ok(schema)
 }
 
-/// Sequences by name: start, increment, last value if one was given.
-type Sequences = BTreeMap<String, (i64, i64, Option<i64>)>;
+/// Sequences by name: start, increment, and position: the value, and whether it was given.
+type Sequences = BTreeMap<String, (i64, i64, Option<(i64, bool)>)>;
 
 /// Tables that are being put together.
 #[derive(Default)]
@@ -230,20 +241,23 @@ impl Column {
     }
 
     /// The definition in CREATE TABLE, and whether the column makes its sequence itself.
-    fn definition(&self, table: &str, values: Option<(i64, i64, Option<i64>)>) -> (String, bool) {
+    fn definition(&self, table: &str, values: Option<(i64, i64, Option<(i64, bool)>)>) -> (String, bool) {
         let name = quoted(&self.name);
         let is_usual = self.sequence.as_deref() == Some(format!("{table}_{}_seq", self.name).as_str());
+        if let (Some((start, increment, _)), false) = (values, self.identity.is_empty()) {
+            let word = if self.identity == "a" { "ALWAYS" } else { "BY DEFAULT" };
+            // A table or column that was renamed has a sequence of the old name.
+            let named = self.sequence.as_ref().filter(|_| !is_usual);
+            let named = named.map(|name| format!("SEQUENCE NAME {} ", quoted(name))).unwrap_or_default();
+            let options = format!("{named}START WITH {start} INCREMENT BY {increment}");
+            return (format!("{name} {} GENERATED {word} AS IDENTITY ({options})", self.kind), true);
+        }
         if let (Some((start, increment, _)), true) = (values, is_usual) {
             let serial = match self.kind.as_str() {
                 "smallint" => "smallserial",
                 "integer" => "serial",
                 _ => "bigserial",
             };
-            if !self.identity.is_empty() {
-                let word = if self.identity == "a" { "ALWAYS" } else { "BY DEFAULT" };
-                let options = format!("START WITH {start} INCREMENT BY {increment}");
-                return (format!("{name} {} GENERATED {word} AS IDENTITY ({options})", self.kind), true);
-            }
             if (start, increment) == (1, 1) && self.default.is_some() {
                 return (format!("{name} {serial}"), true);
             }

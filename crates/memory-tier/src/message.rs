@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io;
 use std::io::{Read, Write};
+use std::time::Duration;
 
 /// Version of the tier's database. Zero is empty.
 pub type Version = u64;
@@ -20,6 +21,9 @@ pub const HEADER: usize = 8;
 pub const RESULT_LIMIT: usize = 64 << 20;
 /// Rows are sent when so many bytes are gathered.
 pub const ROWS_AT: usize = 64 << 10;
+
+/// A node that gives nothing for so long in a copy of its pages has gone.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// SQLSTATE of a failure that says that another node may do better: the version did not come in time, the node is not the master,
 /// the version of a read is gone. Nothing was changed. The front tries again, and no client sees it.

@@ -166,7 +166,13 @@ impl Draft {
         options: &[Node],
     ) -> Result<(), Problem> {
         let table = self.table.name.clone();
-        let name = self.name(translator, "", &[&table, column, "seq"])?;
+        let name = match sequence_name(options) {
+            Some(name) => {
+                check_name(translator, name)?;
+                name.to_owned()
+            }
+            None => self.name(translator, "", &[&table, column, "seq"])?,
+        };
         let oid = self.oid();
         let (table_oid, number) = (self.table.oid, self.last()?.number);
         let mut sequence =
@@ -494,7 +500,8 @@ fn sequence_options(sequence: &mut Sequence, options: &[Node]) -> Result<(), Pro
         match (option.defname.as_str(), number) {
             ("start", Some(number)) => starts = Some(number),
             ("increment", Some(number)) if number != 0 => sequence.increment = number,
-            ("cache", _) | ("minvalue" | "maxvalue" | "cycle", None) => {}
+            ("cache" | "sequence_name", _) | ("minvalue" | "maxvalue", None) => {}
+            ("cycle", None) if !option.arg.as_deref().is_some_and(is_true) => {}
             ("as", _) if option.arg.as_deref().is_some_and(is_bigint) => {}
             (other, _) => return Err(Problem::unsupported(format!("the option {other} of a sequence"))),
         }
@@ -507,6 +514,20 @@ fn sequence_options(sequence: &mut Sequence, options: &[Node]) -> Result<(), Pro
         _ => return Ok(()),
     };
     Err(Problem::new("22023", format!("START value ({}) cannot be {why}", sequence.start)))
+}
+
+/// The name that an identity column gives its sequence.
+fn sequence_name(options: &[Node]) -> Option<&str> {
+    let named = options.iter().find_map(|node| match &node.node {
+        Some(NodeEnum::DefElem(option)) if option.defname == "sequence_name" => option.arg.as_deref(),
+        _ => None,
+    })?;
+    let Some(NodeEnum::List(names)) = &named.node else { return None };
+    names.items.last().and_then(string)
+}
+
+fn is_true(node: &Node) -> bool {
+    matches!(&node.node, Some(NodeEnum::Boolean(value)) if value.boolval)
 }
 
 /// Whether it is the type of all sequences here.

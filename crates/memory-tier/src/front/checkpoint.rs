@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// A checkpoint is written.
 const WRITE: Point = "tier.checkpoint";
-/// A node that gives nothing for so long has gone.
-pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 /// A checkpoint gets its name.
 const NAME: Point = "tier.checkpoint_name";
 

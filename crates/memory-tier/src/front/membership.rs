@@ -9,10 +9,10 @@
 //! - An epoch is durable before a node hears of it.
 //! - A node that does not answer is no member, and serves no reads, from the first look on that misses it.
 
-use super::checkpoint::{self, SILENCE_LIMIT};
+use super::checkpoint;
 use super::log::{Log, read};
 use super::tier_state::Tier;
-use crate::message::{self, Hello, Order, Part, Purpose, Report, State, Version};
+use crate::message::{self, Hello, Order, Part, Purpose, Report, SILENCE_LIMIT, State, Version};
 use eager_flow::{Bugs, Epoch, Members, NodeProgress, master_of};
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -6,7 +6,7 @@
 use super::transaction::{engine_error, simple};
 use crate::changes::{self, Change, Row, SequenceValue, TableRows};
 use crate::message::Failure;
-use dialect::{Catalog, Table, value_text};
+use dialect::{Catalog, Table, sequence_position, value_text};
 use pages::{Tables, Writer};
 use rusqlite::Connection;
 use rusqlite::types::{Value, ValueRef};
@@ -107,15 +107,14 @@ fn sequences<'a>(
     connection: &Connection,
     oids: impl Iterator<Item = &'a i64>,
 ) -> rusqlite::Result<Vec<SequenceValue>> {
-    let mut found =
-        connection.prepare_cached("SELECT name, last, start FROM consort_sequence WHERE oid = ?1")?;
+    let mut found = connection
+        .prepare_cached("SELECT name, last, start, increment FROM consort_sequence WHERE oid = ?1")?;
     let mut values = Vec::new();
     for oid in oids {
         let mut rows = found.query([oid])?;
         if let Some(row) = rows.next()? {
-            let last: Option<i64> = row.get(1)?;
-            let value = last.map_or_else(|| row.get(2), Ok)?;
-            values.push(SequenceValue { name: row.get(0)?, value, is_called: last.is_some() });
+            let (value, is_called) = sequence_position(row.get(1)?, row.get(2)?, row.get(3)?);
+            values.push(SequenceValue { name: row.get(0)?, value, is_called });
         }
     }
     Ok(values)
@@ -163,7 +162,12 @@ fn table_rows(
         .primary_key()
         .map(|key| key.keys.iter().filter_map(|key| place(&key.text)).collect())
         .unwrap_or_default();
-    let unique: Option<Vec<usize>> = unique_columns(table);
+    // PostgreSQL sets a column GENERATED ALWAYS to no value but the next one: such a row is deleted and inserted.
+    let generated = table.columns.iter().enumerate().filter(|(_, column)| column.identity == "a");
+    let unique: Option<Vec<usize>> = unique_columns(table).map(|mut unique| {
+        unique.extend(generated.map(|(place, _)| place));
+        unique
+    });
     let mut changed = TableRows {
         table: table.name.clone(),
         columns: table.columns.iter().map(|column| column.name.clone()).collect(),

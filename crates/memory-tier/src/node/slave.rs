@@ -1,7 +1,7 @@
 //! A slave's subscription: it receives write sets, and says so before it applies them. Pages are made when they are read.
 
 use super::engine::Engine;
-use crate::message::{self, Part, Purpose, Received, Ship, Version};
+use crate::message::{self, Part, Purpose, Received, SILENCE_LIMIT, Ship, Version};
 use pages::{PAGE_SIZE, WriteSet};
 use std::io::{self, BufReader, Write};
 use std::net::TcpStream;
@@ -104,6 +104,8 @@ fn take(engine: &Engine, epoch: u64, version: Version, bytes: &[u8]) -> io::Resu
 fn copy(engine: &Engine, epoch: u64, from: &str, at_least: Version) -> io::Result<()> {
     let newer_than = engine.store.received();
     let stream = engine.connect(from, Purpose::Pages { newer_than, at_least })?;
+    // A node that is stopped, or lost its power, ends nothing by itself.
+    stream.set_read_timeout(Some(SILENCE_LIMIT))?;
     let mut input = BufReader::with_capacity(1 << 20, &stream);
     let mut images = Vec::new();
     let at = loop {
