@@ -62,10 +62,14 @@ fn run_all(seeds: u64) -> (Outcome, Vec<String>) {
     })
 }
 
-#[test]
 #[expect(clippy::disallowed_methods, reason = "how many seeds is the caller's wish")]
+fn wished(seeds: u64) -> u64 {
+    std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(seeds)
+}
+
+#[test]
 fn all_seeds_are_clean_and_reads_leave() {
-    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let seeds = wished(SEEDS);
     let (sum, found) = run_all(seeds);
     assert!(found.is_empty(), "{} seeds with violations; replay:\n{}", found.len(), found.join("\n"));
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -154,18 +158,16 @@ fn ordered_nodes_keep_one_order() {
 }
 
 fn keep_one_order(run: fn(u64, Planted) -> Outcome) {
+    let seeds = wished(WRITING_SEEDS);
     let (mut commits, mut reads, mut lives) = (0, 0, 0);
-    for seed in 0..WRITING_SEEDS {
+    for seed in 0..seeds {
         let outcome = run(seed, Planted::default());
         assert!(outcome.violations.is_empty(), "{}", replay(seed, &outcome.violations[0]));
         (commits, reads) = (commits + outcome.commits as u64, reads + outcome.reads as u64);
         lives += outcome.reasons["lives of Consort"];
     }
-    println!("{WRITING_SEEDS} seeds, {commits} commits, {reads} reads, {lives} lives of Consort");
-    assert!(
-        commits > 30 * WRITING_SEEDS && lives > WRITING_SEEDS * 3 / 2,
-        "{commits} commits, {lives} lives"
-    );
+    println!("{seeds} seeds, {commits} commits, {reads} reads, {lives} lives of Consort");
+    assert!(commits > 30 * seeds && lives > seeds * 3 / 2, "{commits} commits, {lives} lives");
 }
 
 /// Each bug of nodes that all take writes is found by random seeds too.
@@ -178,9 +180,8 @@ fn writing_nodes_seeds_find_every_bug() {
 
 /// A tier in memory is one server, whatever fails; and clients get on.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how many seeds is the caller's wish")]
 fn tier_in_memory_is_one_server() {
-    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let seeds = wished(SEEDS);
     let (mut commits, mut reads, mut epochs) = (0, 0, 0);
     for seed in 0..seeds {
         let outcome = tier::run(seed, Planted::default());
