@@ -102,11 +102,13 @@ pub async fn follow<N: Node<WriteSet = W>, W: WriteSet, L: Default>(
             continue;
         }
         let records = order.records_for(site, site.visible().next(), group)?;
-        let Some((last, _)) = records.last() else { continue };
+        let (Some((first, _)), Some((last, _))) = (records.first(), records.last()) else { continue };
+        site.applies(Some(*first));
         if !bugs.has(Bug::SuspectsLeft) {
             node.end_suspects().await?;
         }
         node.apply(&records).await?;
+        site.applies(None);
         site.shows(*last);
     }
 }

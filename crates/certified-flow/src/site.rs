@@ -54,6 +54,8 @@ pub struct Site<L> {
     removed: Cell<bool>,
     /// Nothing after this version is committed here meanwhile.
     held: Cell<Option<Version>>,
+    /// The first version that the applier is bringing, or may still be: until an applier has begun anew.
+    applies: Cell<Option<Version>>,
     /// Backends that may still commit what the applier is to bring.
     suspects: RefCell<BTreeSet<i32>>,
     /// Rung after every change.
@@ -81,6 +83,7 @@ impl<L: Default> Site<L> {
             leaving: Cell::default(),
             removed: Cell::default(),
             held: Cell::default(),
+            applies: Cell::default(),
             suspects: RefCell::default(),
             bell: watch::Sender::new(()),
             state_bell: watch::Sender::new(()),
@@ -110,7 +113,9 @@ impl<L: Default> Site<L> {
     }
 
     /// The node is connected to and shows this version. A new life of its server: commits that were not on its disk are lost.
+    /// No applier before this one is at work.
     pub fn comes_up(&self, visible: Version, new_life: Option<String>) {
+        self.applies.set(None);
         if new_life.is_some() || visible > self.visible.get() {
             self.visible.set(visible);
         }
@@ -240,6 +245,17 @@ impl<L: Default> Site<L> {
     /// Versions up to this one are on its disk.
     pub fn has_flushed(&self, version: Version) {
         self.flushed.set(version);
+    }
+
+    /// The applier begins to bring versions from this one on, or has brought them.
+    pub fn applies(&self, first: Option<Version>) {
+        self.applies.set(first);
+    }
+
+    /// Versions before this one may be dropped from the table whose key keeps each from being committed twice. `shown` is
+    /// what the node shows. A session whose answer was lost may have committed what the applier is bringing.
+    pub fn prunable(&self, shown: Version) -> Version {
+        self.applies.get().map_or(shown, |first| shown.min(first))
     }
 
     /// The newest version that is surely on its disk.

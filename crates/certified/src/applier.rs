@@ -327,7 +327,7 @@ pub(crate) async fn flush(database: &Database, site: &Site) -> Result<(), Troubl
         "SET session_replication_role = replica; SET synchronous_commit = on; \
          DELETE FROM consort.version WHERE version < {}; \
          SELECT pg_catalog.pg_logical_emit_message(true, 'consort', '')",
-        shown.get()
+        site.prunable(shown).get()
     );
     answered(async { control.batch_execute(&prune).await.map_err(|error| said(&error)) }).await?;
     site.has_flushed(shown);
