@@ -78,7 +78,7 @@ run_pgx() {
         | [(.Package | sub("github.com/jackc/pgx/v5/?"; "")) + ":" + (.Test // ""), .Action] | @tsv' <"$3.json" \
         | awk -F '\t' -v OFS='\t' '
             # Names of subtests may have a folder of the run in them.
-            { gsub(/\/tmp\/[A-Za-z]+[0-9]+/, "/tmp/..", $1) }
+            { gsub(/\/[A-Za-z0-9._\/-]*\/Test[A-Za-z]+[0-9]+/, "/tmp/..", $1) }
             # A package counts as a whole if it fails without a failed test: a test was not built, or ended early.
             $1 ~ /:$/ { whole[$1] = $0; next }
             { print }

@@ -296,9 +296,18 @@ pub fn rights(config: &Config, user: &str) -> Option<Rights> {
     among(&config.stats_users).then_some(Rights::Look)
 }
 
-/// The commands of one query text, between semicolons; none if it is empty.
+/// The commands of one query text, between semicolons outside of quotes; none if it is empty.
 pub fn commands(text: &str) -> impl Iterator<Item = &str> {
-    text.split(';').map(str::trim).filter(|command| !command.is_empty())
+    let mut quote = None;
+    let parts = text.split(move |letter| {
+        match quote {
+            None if matches!(letter, '"' | '\'') => quote = Some(letter),
+            Some(open) if open == letter => quote = None,
+            _ => {}
+        }
+        letter == ';' && quote.is_none()
+    });
+    parts.map(str::trim).filter(|command| !command.is_empty())
 }
 
 /// The answer to one command.

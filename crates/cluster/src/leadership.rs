@@ -162,6 +162,11 @@ impl Lead {
         self.follows_in_order.set(true);
     }
 
+    /// Takes that back: another Consort has led since.
+    pub(crate) fn follows_nobody(&self) {
+        self.follows_in_order.set(false);
+    }
+
     /// Returns true if the former leader has ended everything harmful.
     pub(crate) fn has_followed_in_order(&self) -> bool {
         self.follows_in_order.get()

@@ -189,6 +189,11 @@ async fn undo(attempt: Attempt, address: &Address, made_slot: bool, failure: &Fa
 fn say(name: &str, attached: &Attached) {
     let how = if attached.created { "created" } else { "existing" };
     println!("{name}: attached, slot {} ({how})", attached.slot);
+    say_tables(name, attached);
+}
+
+/// Says which tables were given an identity, and which of them have none.
+pub(crate) fn say_tables(name: &str, attached: &Attached) {
     for table in &attached.given_identity {
         println!("{name}: {table} has REPLICA IDENTITY FULL now, because it has no usable key");
     }

@@ -41,7 +41,7 @@ const IN_USE: &str = "55006";
 async fn one(found: &Found, server: &Control, name: &str, slot: Option<&SlotState>) -> Result<(), Failure> {
     let in_use = |error: postgres::Error| match error.is(IN_USE) {
         true => Failure::new(format!("{name}: the slot is in use, stop Consort first: {error}")),
-        false => error.into(),
+        false => Failure::new(format!("{name}: {error}")),
     };
     let left_over =
         if found.config.follows(name) { "" } else { ", left over: not in the configuration (databases)" };
@@ -70,18 +70,22 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let left_over = slots.iter().filter_map(|slot| slot.database.clone());
             names.extend(left_over.filter(|name| !found.config.follows(name)));
         }
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
         for name in &names {
             let slot = slots.iter().find(|slot| slot.database.as_ref() == Some(name));
-            one(&found, &server, name, slot).await?;
+            match one(&found, &server, name, slot).await {
+                Ok(()) => done.push(name),
+                Err(why) => failed.push(why.to_string()),
+            }
         }
         for replica in &found.config.replicas {
             let address = found.address(replica, CONTROL_DATABASE)?;
-            let released = clone::release(&address, |database| names.iter().any(|name| name == database));
+            let released = clone::release(&address, |database| done.iter().any(|name| *name == database));
             if let Err(error) = released.await {
                 let stays = "databases remain read-only by default (default_transaction_read_only)";
-                eprintln!("{}: {stays}: {error}", replica.name);
+                failed.push(format!("{}: {stays}: {error}", replica.name));
             }
         }
-        Ok(())
+        if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join("\n"))) }
     })
 }

@@ -5,7 +5,7 @@ use std::fs;
 use clap::Args;
 use local_cluster::Cluster;
 
-use crate::attach::{Wait, databases, demand_that_it_installs, one, tell_of_the_bypass};
+use crate::attach::{Wait, databases, demand_that_it_installs, one, say_tables, tell_of_the_bypass};
 use crate::cluster_in::{Found, Which};
 use crate::failure::Failure;
 use crate::runtime;
@@ -107,13 +107,23 @@ fn renew(found: &Found, name: &str) -> Result<(), Failure> {
 }
 
 async fn make_whole(found: &Found, wait: &Wait) -> Result<(), Failure> {
+    let mut left = 0;
     for name in databases(found, &[]).await? {
         let attached = one(found, &name, wait).await?;
+        let lacks = attached.locked.len() + attached.foreign.len();
+        let whole = if lacks == 0 { "complete" } else { "incomplete" };
         match attached.created {
-            true => println!("{name}: complete, slot {} created", attached.slot),
-            false => println!("{name}: complete, slot {} exists", attached.slot),
+            true => println!("{name}: {whole}, slot {} created", attached.slot),
+            false => println!("{name}: {whole}, slot {} exists", attached.slot),
         }
+        say_tables(&name, &attached);
+        left += lacks;
     }
     tell_of_the_bypass(found);
-    Ok(())
+    match left {
+        0 => Ok(()),
+        left => Err(Failure::new(format!(
+            "UPDATE and DELETE fail on {left} tables, which have no replica identity"
+        ))),
+    }
 }

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 use crate::settings_file::SettingsFile;
 use crate::{feeds, up};
+use postgres::sql::quoted;
 
 /// Interval of the look at a copy's progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -293,7 +294,7 @@ fn until_gone(found: &Found, name: &str) -> Result<(), Failure> {
 
 fn tell(Named { name, which }: &Named, verb: &str, done: &str) -> Result<Found, Failure> {
     let found = which.find()?;
-    ask(&found, &format!("{verb} REPLICA \"{name}\""))?;
+    ask(&found, &format!("{verb} REPLICA {}", quoted(name)))?;
     println!("{name}: {done}");
     Ok(found)
 }

@@ -67,7 +67,9 @@ impl Door {
 /// Returns true if a transaction is open in this session.
 fn is_open(seat: &Seat) -> bool {
     match seat.doing() {
-        Doing::Arriving | Doing::Replicating | Doing::Waiting | Doing::Idle(Status::Idle) => false,
+        Doing::Arriving | Doing::Replicating | Doing::Idle(Status::Idle) => false,
+        // SUSPEND holds statements inside transactions too.
+        Doing::Waiting => seat.transaction_since().is_some(),
         Doing::Idle(_) | Doing::Active => true,
     }
 }

@@ -1,7 +1,7 @@
 //! Console and metrics page of a process whose database is at nodes of one kind, and its end.
 
 use crate::open_files;
-use crate::process::{Event, FAREWELL_LIMIT, LEFT_EVERY, Signals, renew_door};
+use crate::process::{Event, FAREWELL_LIMIT, LEFT_EVERY, Signals, renewed_door};
 use crate::start::LogLevel;
 use crate::supervisor;
 use admin::{console, http};
@@ -101,8 +101,9 @@ impl<T: ShowsNodes + 'static> NodeConsole<T> {
         let same_rules = config.auth_type == running.auth_type;
         config.until_start(&running)?;
         open_files::bound(&mut config);
+        let renew_door = renewed_door(&config, same_rules)?;
         self.state.renew(&config)?;
-        renew_door(&door, &config, same_rules)?;
+        renew_door(&door);
         (self.log_level)(&config.log_level);
         *self.config.borrow_mut() = Rc::new(config);
         tracing::info!(file = %file.display(), "configuration reloaded");

@@ -181,7 +181,7 @@ impl Process {
         open_files::bound(&mut config);
         let mut reach = Reach::of(&config)?;
         let lookup = lookup(&config)?;
-        renew_door(&self.door, &config, same_rules)?;
+        renewed_door(&config, same_rules)?(&self.door);
         reach.renew(self.cluster.setup().primary.tls.as_ref());
         *self.door.lookup.borrow_mut() = lookup;
         let weights = config.read_nodes().map(|server| (server.name.as_str(), server.weight));
@@ -430,6 +430,7 @@ pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
     let shadow = shadow.map_err(|error| format!("cannot open the report of shadow mode: {error}"))?;
     Ok(Setup {
         primary: reach.address(&config.primary),
+        lookup_user: (!config.auth_user.is_empty()).then(|| config.auth_user.clone()),
         standbys: standbys.chain(reach.replicas(config)).collect(),
         writers: config.writers(),
         // Without followed commits, several Consorts do not depend on each other.
@@ -473,27 +474,29 @@ pub(crate) fn door_options(config: &Config) -> Result<frontend::Options, StartEr
     })
 }
 
-/// Renews what the frontend goes by: certificate, secrets, rules and limits of clients.
+/// Reads what the frontend goes by: certificate, secrets, rules and limits of clients. What is returned renews them.
 ///
 /// # Errors
-/// A file that the configuration names cannot be used: a sentence for a person. Nothing is renewed then.
-pub(crate) fn renew_door(door: &Door, config: &Config, same_rules: bool) -> Result<(), String> {
+/// A file that the configuration names cannot be used: a sentence for a person.
+pub(crate) fn renewed_door(config: &Config, same_rules: bool) -> Result<impl FnOnce(&Door), String> {
     // The kind of rules changes at the next start only.
     let rules = same_rules.then(|| config.rules()).transpose()?;
     let secrets = secrets(config)?;
     // A certificate is renewed under the name that it has.
     let tls = config.tls().map(|(chain, key, signers)| ClientTls::load(chain, key, signers));
-    *door.tls.borrow_mut() = tls.transpose()?;
-    *door.secrets.borrow_mut() = secrets;
-    if let Some(rules) = rules {
-        *door.rules.borrow_mut() = Rc::new(rules);
-    }
-    door.max_clients.set(config.max_clients);
-    door.max_clients_per_address.set(config.max_clients_per_address);
-    door.log_in_limit.set(config.login_time);
-    door.bound_half_open(config.max_half_open_per_address);
-    door.balancers.borrow_mut().clone_from(&config.proxy_protocol_from);
-    Ok(())
+    let tls = tls.transpose()?;
+    Ok(move |door: &Door| {
+        *door.tls.borrow_mut() = tls;
+        *door.secrets.borrow_mut() = secrets;
+        if let Some(rules) = rules {
+            *door.rules.borrow_mut() = Rc::new(rules);
+        }
+        door.max_clients.set(config.max_clients);
+        door.max_clients_per_address.set(config.max_clients_per_address);
+        door.log_in_limit.set(config.login_time);
+        door.bound_half_open(config.max_half_open_per_address);
+        door.balancers.borrow_mut().clone_from(&config.proxy_protocol_from);
+    })
 }
 
 pub(crate) fn secrets(config: &Config) -> Result<Secrets, String> {

@@ -13,7 +13,7 @@
 //! primary does not crash. The next leader queries the [traces](Claim::traces) that a living one leaves.
 
 use crate::Error;
-use crate::address::{APPLICATION_NAME, Address, Control};
+use crate::address::{Address, Control};
 use std::fmt;
 use std::time::Duration;
 
@@ -143,16 +143,17 @@ impl Claim {
     /// # Errors
     /// As every query.
     pub async fn end_streams(&self) -> Result<(), Error> {
-        Ok(self.control.query(END_STREAMS, &[&APPLICATION_NAME]).await.map(drop)?)
+        Ok(self.control.query(&end_streams(), &[]).await.map(drop)?)
     }
 
     /// Ends all sessions that were logged in from the holder's address, except those of Consorts themselves.
+    /// Returns the number of those that this role may not end.
     ///
     /// # Errors
     /// As every query.
-    pub async fn end_sessions(&self, holder: &Holder) -> Result<(), Error> {
+    pub async fn end_sessions(&self, holder: &Holder) -> Result<i64, Error> {
         let from = holder.address.as_deref();
-        Ok(self.control.query(END_SESSIONS, &[&APPLICATION_NAME, &from]).await.map(drop)?)
+        Ok(self.control.query_one(&end_sessions(), &[&from]).await?.get(0))
     }
 
     /// Number of client sessions at the primary that have written and not ended their transactions.
@@ -160,7 +161,7 @@ impl Claim {
     /// # Errors
     /// As every query.
     pub async fn writers(&self) -> Result<i64, Error> {
-        Ok(self.control.query_one(WRITERS, &[&APPLICATION_NAME]).await?.get(0))
+        Ok(self.control.query_one(&writers(), &[]).await?.get(0))
     }
 }
 
@@ -179,16 +180,37 @@ const TRACES: &str = "\
            (SELECT count(*) FROM pg_replication_slots \
             WHERE slot_type = 'logical' AND slot_name LIKE 'consort\\_%' AND active)";
 
-const END_STREAMS: &str = "\
-    SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots \
-    WHERE slot_type = 'logical' AND slot_name LIKE 'consort\\_%' AND active \
-    UNION ALL SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-    WHERE application_name = $1 AND state LIKE 'idle in transaction%' AND pid <> pg_backend_pid()";
+/// Condition on `pg_stat_activity a`, that the session is a Consort's own: its name, and the role of this one or a superuser. Any
+/// client may give itself the name.
+pub const IS_CONSORT: &str = "\
+    (a.application_name = 'consort' AND EXISTS (SELECT FROM pg_catalog.pg_roles r \
+      WHERE r.oid = a.usesysid AND (r.rolsuper OR r.rolname = current_user)))";
+/// Condition that this role may end the session: only a superuser may end one of a superuser, and the attempt would keep the
+/// others from being ended.
+const MAY_END: &str = "\
+    (current_setting('is_superuser') = 'on' OR NOT EXISTS (SELECT FROM pg_roles s WHERE s.oid = a.usesysid AND s.rolsuper))";
 
-const END_SESSIONS: &str = "\
-    SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' \
-      AND application_name <> $1 AND host(client_addr) IS NOT DISTINCT FROM $2::text";
+fn end_streams() -> String {
+    format!(
+        "SELECT pg_terminate_backend(a.pid) FROM pg_replication_slots p JOIN pg_stat_activity a ON a.pid = p.active_pid \
+         WHERE p.slot_type = 'logical' AND p.slot_name LIKE 'consort\\_%' AND p.active AND {MAY_END} \
+         UNION ALL SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a \
+         WHERE {IS_CONSORT} AND a.state LIKE 'idle in transaction%' AND a.pid <> pg_backend_pid() AND {MAY_END}"
+    )
+}
 
-const WRITERS: &str = "\
-    SELECT count(*) FROM pg_stat_activity \
-    WHERE backend_type = 'client backend' AND backend_xid IS NOT NULL AND application_name <> $1";
+/// Ends those that may be ended, and counts the others.
+fn end_sessions() -> String {
+    format!(
+        "SELECT count(*) FILTER (WHERE NOT is_ended) FROM (SELECT CASE WHEN {MAY_END} THEN pg_terminate_backend(a.pid) \
+         ELSE false END AS is_ended FROM pg_stat_activity a WHERE a.backend_type = 'client backend' \
+         AND NOT {IS_CONSORT} AND host(a.client_addr) IS NOT DISTINCT FROM $1::text) ended"
+    )
+}
+
+fn writers() -> String {
+    format!(
+        "SELECT count(*) FROM pg_stat_activity a \
+         WHERE a.backend_type = 'client backend' AND a.backend_xid IS NOT NULL AND NOT {IS_CONSORT}"
+    )
+}

@@ -4,8 +4,16 @@ use super::{Change, Command, Shutdown};
 
 /// Returns the command that a text contains, if any.
 pub(super) fn read(text: &str) -> Option<Command> {
-    let words = words(text);
-    let upper: Vec<String> = words.iter().map(|word| word.to_ascii_uppercase()).collect();
+    if text.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("SET")) {
+        return setting(text);
+    }
+    let (words, is_quoted): (Vec<String>, Vec<bool>) = words(text)?.into_iter().unzip();
+    // A name in quotes is no keyword.
+    let key = |(word, is_quoted): (&String, &bool)| match is_quoted {
+        true => String::new(),
+        false => word.to_ascii_uppercase(),
+    };
+    let upper: Vec<String> = words.iter().zip(&is_quoted).map(key).collect();
     let upper: Vec<&str> = upper.iter().map(String::as_str).collect();
     let name = || words[1].clone();
     let database = || words.get(1).cloned();
@@ -34,7 +42,6 @@ pub(super) fn read(text: &str) -> Option<Command> {
         ["SHUTDOWN"] => Command::Shutdown(Shutdown::Now),
         ["SHUTDOWN", "WAIT_FOR_SERVERS"] => Command::Shutdown(Shutdown::WaitForServers),
         ["SHUTDOWN", "WAIT_FOR_CLIENTS"] => Command::Shutdown(Shutdown::WaitForClients),
-        ["SET", ..] => return setting(text),
         _ => return None,
     })
 }
@@ -54,25 +61,26 @@ fn setting(text: &str) -> Option<Command> {
     (!key.is_empty()).then(|| Command::Set { key: key.to_owned(), value })
 }
 
-/// Returns the words of a command; text between double quotes is one.
-fn words(text: &str) -> Vec<String> {
+/// Returns the words of a command, and whether each stood in double quotes. `None`: a quote is not closed.
+fn words(text: &str) -> Option<Vec<(String, bool)>> {
     let (mut words, mut rest) = (Vec::new(), text.trim_start());
     while !rest.is_empty() {
-        let (word, behind) = match rest.strip_prefix('"') {
-            Some(quoted) => until_quote(quoted),
+        let quoted = rest.strip_prefix('"');
+        let (word, behind) = match quoted {
+            Some(quoted) => until_quote(quoted)?,
             None => {
                 let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
                 (rest[..end].to_owned(), &rest[end..])
             }
         };
-        words.push(word);
+        words.push((word, quoted.is_some()));
         rest = behind.trim_start();
     }
-    words
+    Some(words)
 }
 
-/// Splits the text at the closing quote; a doubled quote is part of the name.
-fn until_quote(text: &str) -> (String, &str) {
+/// Splits the text at the closing quote, if there is one; a doubled quote is part of the name.
+fn until_quote(text: &str) -> Option<(String, &str)> {
     let (mut name, mut rest) = (String::new(), text);
     while let Some(end) = rest.find('"') {
         name.push_str(&rest[..end]);
@@ -82,10 +90,10 @@ fn until_quote(text: &str) -> (String, &str) {
                 name.push('"');
                 rest = behind;
             }
-            None => return (name, rest),
+            None => return Some((name, rest)),
         }
     }
-    (name + rest, "")
+    None
 }
 
 #[cfg(test)]
@@ -97,7 +105,13 @@ mod tests {
         let kill = |name: &str| Some(Command::Kill(Some(name.to_owned())));
         assert_eq!(read("kill \"My Shop\""), kill("My Shop"));
         assert_eq!(read("KILL \"a\"\"b\""), kill("a\"b"));
-        assert_eq!(read("KILL \"open"), kill("open"));
+        assert_eq!(read("KILL \"open"), None);
+        assert_eq!(
+            read("VERIFY \"repair\""),
+            Some(Command::Verify { database: Some("repair".to_owned()), repair: false })
+        );
+        let all: Vec<&str> = super::super::commands("KILL \"a;b\"; SET x = 'c;d' ;; RELOAD").collect();
+        assert_eq!(all, ["KILL \"a;b\"", "SET x = 'c;d'", "RELOAD"]);
         assert_eq!(read("KILL a b"), None);
         assert_eq!(read("KILL_CLIENT 7"), Some(Command::KillClient(7)));
         assert_eq!(read("KILL_CLIENT me"), None);

@@ -5,7 +5,8 @@ use super::foreign_sessions;
 use crate::trouble::{RECONNECT_AFTER, answered};
 use crate::{Cluster, Orphan, OrphanOf};
 use postgres::Error;
-use postgres::address::{APPLICATION_NAME, Control};
+use postgres::address::Control;
+use postgres::leader_lock::IS_CONSORT;
 use scheduler::Writers;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,9 +17,10 @@ const ROUND: Duration = Duration::from_millis(250);
 
 /// Query of every backend that may run a client's SQL, except the asking one. A walsender of a database is
 /// included, which takes SQL as long as it does not stream. So are ending sessions until they are gone.
-const LOG_INS: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
+const LOG_INS: &str = "SELECT a.pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
      coalesce(application_name, ''), coalesce(usename::text, ''), coalesce(datname::text, ''), \
-     coalesce(pg_catalog.host(client_addr), 'a Unix socket') FROM pg_catalog.pg_stat_activity a \
+     coalesce(pg_catalog.host(client_addr), 'a Unix socket'), \
+     coalesce({is_consort} OR application_name = 'consort' AND usename = $1, false) FROM pg_catalog.pg_stat_activity a \
      WHERE pid <> pg_catalog.pg_backend_pid() AND (backend_type = 'client backend' \
      OR backend_type = 'walsender' AND datid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_replication r \
      WHERE r.pid = a.pid AND r.state IN ('catchup', 'streaming')))";
@@ -42,7 +44,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         // While another Consort is the leader, its clients' log-ins are no news. Log-ins seen before it ended
         // do not count.
         let leads = cluster.lead().is_sure(cluster.now());
-        let present = look(&control).await?;
+        let present = look(&control, cluster.setup().lookup_user.as_deref()).await?;
         cluster.backends().seen(&own, &present.iter().map(|seen| seen.backend).collect::<Vec<_>>());
         end_orphans(cluster, &orphans, &present);
         if !leads {
@@ -80,17 +82,18 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
 /// A client's backend as the primary shows it.
 struct Seen {
     backend: Backend,
-    /// True if its application name is that of Consort's control connections.
+    /// True if it is one of Consort's control connections.
     ours: bool,
     /// Role, program and machine, and the database.
     who: String,
 }
 
-async fn look(control: &Control) -> Result<Vec<Seen>, Error> {
-    let rows = answered(async { Ok(control.query(LOG_INS, &[]).await?) }).await?;
+async fn look(control: &Control, lookup_user: Option<&str>) -> Result<Vec<Seen>, Error> {
+    let log_ins = LOG_INS.replace("{is_consort}", IS_CONSORT);
+    let rows = answered(async { Ok(control.query(&log_ins, &[&lookup_user]).await?) }).await?;
     let seen = rows.iter().map(|row| Seen {
         backend: Backend { pid: row.get(0), started_us: row.get(1) },
-        ours: row.get::<_, &str>(2) == APPLICATION_NAME,
+        ours: row.get(6),
         who: format!(
             "{}, database {}",
             foreign_sessions::session(row.get(3), row.get(2), row.get(5), row.get(0)),

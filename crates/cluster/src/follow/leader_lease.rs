@@ -89,7 +89,8 @@ async fn follow(cluster: &Cluster, lease: Duration, course: &mut Course) -> Resu
     let claim = within_limit(address, Claim::open(address, lease, WAIT_ROUND)).await?;
     let line = Line { claim, cluster, lease };
     line.take(course).await?;
-    let former = course.seen.take();
+    // Kept until it is followed: the next attempt, too, must wait for it and end its sessions.
+    let former = course.seen.clone();
     (course.own, course.is_first) = (Some(line.claim.pid()), false);
     if cluster.lead().has_lapsed(cluster.now()) {
         cluster.lead().forget();
@@ -97,6 +98,8 @@ async fn follow(cluster: &Cluster, lease: Duration, course: &mut Course) -> Resu
     let led = cluster.lead().standing() == Standing::Leads;
     if !led {
         line.succeed(former.as_ref()).await?;
+        course.seen = None;
+        cluster.lead().follows_nobody();
         cluster.scheduler().order_mut().distrust();
         cluster.backends().distrust();
     }
@@ -153,6 +156,10 @@ impl Line<'_> {
                     course.is_first = false;
                     let traces = self.heard(self.claim.traces()).await?;
                     course.seen = Some(Seen { holder: holder.clone(), silent, traces });
+                    // Another one than the Consort that has handed over to this one.
+                    if course.seen.as_ref().is_some_and(|seen| seen.holder != holder) {
+                        self.cluster.lead().follows_nobody();
+                    }
                     if self.cluster.lead().is_of(holder.clone()) {
                         tracing::info!(%holder, "another Consort leads: this one waits");
                         if self.lease.is_zero() && !self.cluster.lead().is_heir() {
@@ -184,7 +191,13 @@ impl Line<'_> {
             };
             self.heard(self.claim.end_streams()).await?;
             if alone && !is_gone {
-                self.heard(self.claim.end_sessions(&former.holder)).await?;
+                let left = self.heard(self.claim.end_sessions(&former.holder)).await?;
+                if left > 0 {
+                    tracing::warn!(
+                        left,
+                        "sessions of superusers through the former leader stay; only a superuser may end them"
+                    );
+                }
             }
         }
         let mut said = false;
