@@ -109,7 +109,7 @@ async fn publish<S: Session>(session: &mut S, version: Version) {
     };
     if is_lost {
         // Its transaction may still be open, and its COMMIT on the way.
-        site.suspects(session.claim().pid.get());
+        site.bringing.suspects(session.claim().pid.get());
     }
     site.gives_up(version);
     session.given_up(version, &why);

@@ -103,12 +103,12 @@ pub async fn follow<N: Node<WriteSet = W>, W: WriteSet, L: Default>(
         }
         let records = order.records_for(site, site.visible().next(), group)?;
         let (Some((first, _)), Some((last, _))) = (records.first(), records.last()) else { continue };
-        site.applies(Some(*first));
+        site.bringing.begins(*first);
         if !bugs.has(Bug::SuspectsLeft) {
             node.end_suspects().await?;
         }
         node.apply(&records).await?;
-        site.applies(None);
+        site.bringing.ends();
         site.shows(*last);
     }
 }

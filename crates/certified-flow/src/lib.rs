@@ -17,6 +17,7 @@
 //! This crate does not know SQL, a connection, a client's protocol or a runtime. Limits of time are kept by the traits'
 //! implementers.
 
+mod bringing;
 mod bugs;
 mod claim;
 mod commit;
@@ -32,6 +33,7 @@ mod site;
 mod start;
 mod write_set;
 
+pub use bringing::Bringing;
 pub use bugs::{Bug, Bugs};
 pub use claim::{Cancellation, Claim, Sends};
 pub use commit::{HANG_LIMIT, commit_certified};

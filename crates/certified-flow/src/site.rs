@@ -1,9 +1,10 @@
 //! One database at one node: the version that it shows, the sessions there, and the commits that are on their way.
 
+use crate::bringing::Bringing;
 use crate::claim::Claim;
 use history::Version;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use tokio::sync::watch;
 
@@ -54,10 +55,8 @@ pub struct Site<L> {
     removed: Cell<bool>,
     /// Nothing after this version is committed here meanwhile.
     held: Cell<Option<Version>>,
-    /// The first version that the applier is bringing, or may still be: until an applier has begun anew.
-    applies: Cell<Option<Version>>,
-    /// Backends that may still commit what the applier is to bring.
-    suspects: RefCell<BTreeSet<i32>>,
+    /// Versions on their way through its applier.
+    pub bringing: Bringing,
     /// Rung after every change.
     bell: watch::Sender<()>,
     /// Rung after every change but those of versions.
@@ -83,8 +82,7 @@ impl<L: Default> Site<L> {
             leaving: Cell::default(),
             removed: Cell::default(),
             held: Cell::default(),
-            applies: Cell::default(),
-            suspects: RefCell::default(),
+            bringing: Bringing::default(),
             bell: watch::Sender::new(()),
             state_bell: watch::Sender::new(()),
             life: RefCell::default(),
@@ -115,7 +113,7 @@ impl<L: Default> Site<L> {
     /// The node is connected to and shows this version. A new life of its server: commits that were not on its disk are lost.
     /// No applier before this one is at work.
     pub fn comes_up(&self, visible: Version, new_life: Option<String>) {
-        self.applies.set(None);
+        self.bringing.ends();
         if new_life.is_some() || visible > self.visible.get() {
             self.visible.set(visible);
         }
@@ -247,30 +245,9 @@ impl<L: Default> Site<L> {
         self.flushed.set(version);
     }
 
-    /// The applier begins to bring versions from this one on, or has brought them.
-    pub fn applies(&self, first: Option<Version>) {
-        self.applies.set(first);
-    }
-
-    /// Versions before this one may be dropped from the table whose key keeps each from being committed twice. `shown` is
-    /// what the node shows. A session whose answer was lost may have committed what the applier is bringing.
-    pub fn prunable(&self, shown: Version) -> Version {
-        self.applies.get().map_or(shown, |first| shown.min(first))
-    }
-
     /// The newest version that is surely on its disk.
     pub fn flushed(&self) -> Version {
         self.flushed.get()
-    }
-
-    /// This backend must be gone before anything more is applied.
-    pub fn suspects(&self, pid: i32) {
-        self.suspects.borrow_mut().insert(pid);
-    }
-
-    /// Backends that must be gone before anything more is applied; they count as gone from now on.
-    pub fn take_suspects(&self) -> BTreeSet<i32> {
-        self.suspects.take()
     }
 
     /// A session is here.

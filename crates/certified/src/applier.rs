@@ -303,14 +303,14 @@ async fn end_all(control: &Control, condition: &str) -> Result<(), Trouble> {
 
 /// Ends backends whose sessions have given a commit up without knowing that it is undone.
 async fn end_suspects(connections: &Connections, site: &Site) -> Result<(), Trouble> {
-    let suspects = site.take_suspects();
+    let suspects = site.bringing.take_suspects();
     if suspects.is_empty() {
         return Ok(());
     }
     let pids: Vec<String> = suspects.iter().map(i32::to_string).collect();
     let ended = end_all(&connections.looks, &format!("pid IN ({})", pids.join(","))).await;
     if ended.is_err() {
-        suspects.into_iter().for_each(|pid| site.suspects(pid));
+        suspects.into_iter().for_each(|pid| site.bringing.suspects(pid));
     }
     ended
 }
@@ -327,7 +327,7 @@ pub(crate) async fn flush(database: &Database, site: &Site) -> Result<(), Troubl
         "SET session_replication_role = replica; SET synchronous_commit = on; \
          DELETE FROM consort.version WHERE version < {}; \
          SELECT pg_catalog.pg_logical_emit_message(true, 'consort', '')",
-        site.prunable(shown).get()
+        site.bringing.prunable(shown).get()
     );
     answered(async { control.batch_execute(&prune).await.map_err(|error| said(&error)) }).await?;
     site.has_flushed(shown);

@@ -102,8 +102,6 @@ pub struct StandbySetup {
 pub struct Setup {
     /// The primary, and the role of the connections that probe, decode and analyse there.
     pub primary: Address,
-    /// The role that asks for secrets at the primary (`auth_user`), if there is one.
-    pub lookup_user: Option<String>,
     /// The standbys, followed by the logical replicas of the start.
     pub standbys: Vec<StandbySetup>,
     /// Allowed writers in addition to the clients of this process.

@@ -159,8 +159,6 @@ pub struct Config {
     pub offload_in_transactions: OffloadInTransactions,
     /// Functions and extensions that are declared safe at replicas.
     pub replica_safe_functions: Vec<String>,
-    /// Extensions with `trust = "immutable"`.
-    pub trusted_extensions: Vec<String>,
     /// Report file of shadow mode, for tests.
     pub shadow: Option<PathBuf>,
     /// Name of the console's database.
@@ -190,6 +188,8 @@ pub struct Config {
 struct Source {
     /// Every global key's value as the file (or the default) has it.
     written: BTreeMap<&'static str, Written>,
+    /// Extensions with `trust = "immutable"`.
+    trusted_extensions: Vec<String>,
     /// Folder of the file: relative paths in it start there.
     folder: PathBuf,
 }
@@ -447,7 +447,7 @@ impl Config {
 
     /// Functions and extensions that the operator declares safe at replicas, trusted extensions included.
     pub fn declared_safe(&self) -> Vec<String> {
-        self.replica_safe_functions.iter().chain(&self.trusted_extensions).cloned().collect()
+        self.replica_safe_functions.iter().chain(&self.source.trusted_extensions).cloned().collect()
     }
 
     /// Returns true if this database is followed, so that its reads may be offloaded.
@@ -605,7 +605,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        config.trusted_extensions = trusted;
+        config.source.trusted_extensions = trusted;
     }
 
     /// Reads a table whose keys each stand in it once.

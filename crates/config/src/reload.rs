@@ -11,7 +11,8 @@ impl Config {
         let keys = self.shown().zip(new.shown());
         let changed = keys.filter(|((key, old), (_, new))| !key.reloads && old != new);
         let servers = (self.followed() != new.followed()).then_some("the primary or the standbys");
-        let trusted = (self.trusted_extensions != new.trusted_extensions).then_some("an [extension] table");
+        let trusted = (self.source.trusted_extensions != new.source.trusted_extensions)
+            .then_some("an [extension] table");
         changed.map(|((key, _), _)| key.name).chain(servers).chain(trusted).collect()
     }
 
@@ -45,7 +46,7 @@ impl Config {
             }
             (self.primary, self.standbys) = (running.primary.clone(), standbys);
         }
-        self.trusted_extensions.clone_from(&running.trusted_extensions);
+        self.source.trusted_extensions.clone_from(&running.source.trusted_extensions);
         let before = running.senseless();
         match self.senseless().into_iter().find(|found| !before.contains(found)) {
             None => Ok(()),

@@ -12,7 +12,7 @@ const LIMITS_OF_CLIENTS: &[&str] =
     &["max_db_client_connections", "max_user_client_connections", "transaction_timeout", "query_timeout"];
 /// The same, with what a key-value design keeps.
 const LIMITS_OF_SQL_CLIENTS: &[&str] = &["client_idle_timeout", "idle_transaction_timeout"];
-/// What the frontend of the PostgreSQL protocol does for each design, and that of a key-value design does not.
+/// Settings of the frontend of the PostgreSQL protocol, which a key-value design does not have.
 const OF_SQL_FRONTEND: &[&str] =
     &["max_clients_per_address", "max_half_open_per_address", "proxy_protocol_from", "client_tls_ca"];
 

@@ -151,8 +151,11 @@ pub async fn read(control: &Control) -> Result<Schema, String> {
     Ok(schema)
 }
 
-/// Sequences by name: start, increment, and position: the value, and whether it was given.
-type Sequences = BTreeMap<String, (i64, i64, Option<(i64, bool)>)>;
+/// Start and increment of a sequence, and its position: the value, and whether it was given.
+type Numbers = (i64, i64, Option<(i64, bool)>);
+
+/// Sequences by name.
+type Sequences = BTreeMap<String, Numbers>;
 
 /// Tables that are being put together.
 #[derive(Default)]
@@ -241,7 +244,7 @@ impl Column {
     }
 
     /// The definition in CREATE TABLE, and whether the column makes its sequence itself.
-    fn definition(&self, table: &str, values: Option<(i64, i64, Option<(i64, bool)>)>) -> (String, bool) {
+    fn definition(&self, table: &str, values: Option<Numbers>) -> (String, bool) {
         let name = quoted(&self.name);
         let is_usual = self.sequence.as_deref() == Some(format!("{table}_{}_seq", self.name).as_str());
         if let (Some((start, increment, _)), false) = (values, self.identity.is_empty()) {

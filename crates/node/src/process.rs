@@ -430,7 +430,6 @@ pub(crate) fn setup(config: &Config) -> Result<Setup, String> {
     let shadow = shadow.map_err(|error| format!("cannot open the report of shadow mode: {error}"))?;
     Ok(Setup {
         primary: reach.address(&config.primary),
-        lookup_user: (!config.auth_user.is_empty()).then(|| config.auth_user.clone()),
         standbys: standbys.chain(reach.replicas(config)).collect(),
         writers: config.writers(),
         // Without followed commits, several Consorts do not depend on each other.

@@ -20,7 +20,7 @@ const ROUND: Duration = Duration::from_millis(250);
 const LOG_INS: &str = "SELECT a.pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
      coalesce(application_name, ''), coalesce(usename::text, ''), coalesce(datname::text, ''), \
      coalesce(pg_catalog.host(client_addr), 'a Unix socket'), \
-     coalesce({is_consort} OR application_name = 'consort' AND usename = $1, false) FROM pg_catalog.pg_stat_activity a \
+     coalesce({is_consort} OR application_name = 'consort' AND state = 'idle', false) FROM pg_catalog.pg_stat_activity a \
      WHERE pid <> pg_catalog.pg_backend_pid() AND (backend_type = 'client backend' \
      OR backend_type = 'walsender' AND datid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_replication r \
      WHERE r.pid = a.pid AND r.state IN ('catchup', 'streaming')))";
@@ -44,7 +44,7 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
         // While another Consort is the leader, its clients' log-ins are no news. Log-ins seen before it ended
         // do not count.
         let leads = cluster.lead().is_sure(cluster.now());
-        let present = look(&control, cluster.setup().lookup_user.as_deref()).await?;
+        let present = look(&control).await?;
         cluster.backends().seen(&own, &present.iter().map(|seen| seen.backend).collect::<Vec<_>>());
         end_orphans(cluster, &orphans, &present);
         if !leads {
@@ -82,15 +82,16 @@ async fn follow(cluster: &Cluster) -> Result<(), Error> {
 /// A client's backend as the primary shows it.
 struct Seen {
     backend: Backend,
-    /// True if it is one of Consort's control connections.
+    /// True if it is one of Consort's control connections, or an idle one of its name: that of `auth_user`, or of a client
+    /// which has nothing open.
     ours: bool,
     /// Role, program and machine, and the database.
     who: String,
 }
 
-async fn look(control: &Control, lookup_user: Option<&str>) -> Result<Vec<Seen>, Error> {
+async fn look(control: &Control) -> Result<Vec<Seen>, Error> {
     let log_ins = LOG_INS.replace("{is_consort}", IS_CONSORT);
-    let rows = answered(async { Ok(control.query(&log_ins, &[&lookup_user]).await?) }).await?;
+    let rows = answered(async { Ok(control.query(&log_ins, &[]).await?) }).await?;
     let seen = rows.iter().map(|row| Seen {
         backend: Backend { pid: row.get(0), started_us: row.get(1) },
         ours: row.get(6),

@@ -164,7 +164,7 @@ pub(crate) async fn run(cluster: Cluster, database: Rc<Database>, id: StandbyId)
             Stop::Failed(why) => {
                 tracing::error!(replica = name, database = database.name(), why, "the replica has failed");
                 cluster.fed_leaves(id, of);
-                feeding.note_failed(&why).await;
+                clone::note_failed(&feeding.replica, &why).await;
                 cluster.feeds().set_stage(of, id, Stage::Failed(why));
                 feeding.until_wanted_anew().await;
                 RECONNECT_AFTER
@@ -249,9 +249,6 @@ async fn remove(cluster: &Cluster, database: &Database, id: StandbyId) {
         tokio::time::sleep(pause).await;
     }
 }
-
-/// Limit for a note at a replica.
-const NOTE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Makes the primary log DDL as replicas need it, before a copy is made, if Consort attaches databases.
 pub(super) async fn log_commands(cluster: &Cluster, database: &Rc<Database>) -> Result<(), Error> {
@@ -384,17 +381,6 @@ impl<'a> Feeding<'a> {
             () = self.given_up() => return self.heed().and(Err(NotFed.into())),
         };
         self.unless_lost(self.executes(takes_part)).await
-    }
-
-    /// Keeps the failure at the replica, where a later process or another Consort finds it.
-    async fn note_failed(&self, why: &str) {
-        let noted = tokio::time::timeout(NOTE_LIMIT, clone::note_failed(&self.replica, why)).await;
-        let failure = match noted {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer in {NOTE_LIMIT:?}"),
-        };
-        tracing::warn!(replica = self.setup.name, failure, "cannot note at the replica that it has failed");
     }
 
     /// Returns an error if a comparison found that the replica differs from the primary.

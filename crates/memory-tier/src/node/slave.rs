@@ -104,7 +104,7 @@ fn take(engine: &Engine, epoch: u64, version: Version, bytes: &[u8]) -> io::Resu
 fn copy(engine: &Engine, epoch: u64, from: &str, at_least: Version) -> io::Result<()> {
     let newer_than = engine.store.received();
     let stream = engine.connect(from, Purpose::Pages { newer_than, at_least })?;
-    // A node that is stopped, or lost its power, ends nothing by itself.
+    // A node that is stopped, or lost its power, does not close the connection.
     stream.set_read_timeout(Some(SILENCE_LIMIT))?;
     let mut input = BufReader::with_capacity(1 << 20, &stream);
     let mut images = Vec::new();

@@ -107,7 +107,6 @@ fn setup(servers: &Scratch, writers: Writers, set: impl FnOnce(&mut Setup) + Sen
 fn setup_of(primary: Address, standbys: Vec<StandbySetup>, writers: Writers) -> Setup {
     Setup {
         primary,
-        lookup_user: None,
         standbys,
         writers,
         lease: None,

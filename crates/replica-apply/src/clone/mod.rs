@@ -99,15 +99,24 @@ pub async fn found(replica: &Address) -> Result<Found, Error> {
 /// Before the reason for which a copy is not to be used any more, in the comment of its position.
 const FAILED: &str = "failed: ";
 
-/// Writes down at a copy that it differs from the primary, so that no later process uses it before it is made anew.
-///
-/// # Errors
-/// As every query.
-pub async fn note_failed(replica: &Address, why: &str) -> Result<(), Error> {
-    let Some(control) = enter(replica).await? else { return Ok(()) };
-    let why = literal(&format!("{FAILED}{why}"));
-    let note = format!("BEGIN READ WRITE; COMMENT ON TABLE consort.position IS {why}; COMMIT");
-    Ok(control.batch_execute(&note).await?)
+/// Limit for a note at a replica.
+const NOTE_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Writes down at a copy that it differs from the primary, so that no later process uses it before it is replaced. A failure
+/// goes to the log.
+pub async fn note_failed(replica: &Address, why: &str) {
+    let note = async {
+        let Some(control) = enter(replica).await? else { return Ok(()) };
+        let why = literal(&format!("{FAILED}{why}"));
+        let note = format!("BEGIN READ WRITE; COMMENT ON TABLE consort.position IS {why}; COMMIT");
+        Ok::<(), Error>(control.batch_execute(&note).await?)
+    };
+    let failure = match tokio::time::timeout(NOTE_LIMIT, note).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer in {NOTE_LIMIT:?}"),
+    };
+    tracing::warn!(host = %replica.host, failure, "cannot note at the replica that it has failed");
 }
 
 /// Why the copy is not to be used, if [`note_failed`] has said so.

@@ -243,8 +243,8 @@ fn steps(wanted: &Roles, there: &Roles) -> Vec<String> {
     steps
 }
 
-/// Roles one of whose memberships differs, where others than the bootstrap superuser have granted some: all of these are made
-/// anew.
+/// Roles one of whose memberships differs, where others than the bootstrap superuser have granted some: all of these are granted
+/// again.
 fn regranted<'a>(wanted: &Roles, there: &'a Roles) -> BTreeSet<&'a str> {
     let differs = |key: &(String, String)| {
         wanted.have(&key.0) && wanted.have(&key.1) && wanted.members.get(key) != there.members.get(key)

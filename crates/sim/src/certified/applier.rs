@@ -157,14 +157,14 @@ impl Node for FollowingNode<'_> {
     }
 
     async fn end_suspects(&mut self) -> Result<(), String> {
-        let suspects = self.site.take_suspects();
+        let suspects = self.site.bringing.take_suspects();
         if suspects.is_empty() {
             return Ok(());
         }
         let reached = self.round_trip().await;
         match reached {
             Ok(()) => suspects.into_iter().for_each(|pid| self.engine.terminate(pid)),
-            Err(_) => suspects.into_iter().for_each(|pid| self.site.suspects(pid)),
+            Err(_) => suspects.into_iter().for_each(|pid| self.site.bringing.suspects(pid)),
         }
         reached
     }

@@ -165,7 +165,7 @@ impl Process {
             engine.network().await;
             self.env.step(|delays| delays.fsync).await;
             if engine.is_connected(pid) {
-                engine.prune(site.prunable(shown));
+                engine.prune(site.bringing.prunable(shown));
                 engine.flush();
                 site.has_flushed(shown);
             }

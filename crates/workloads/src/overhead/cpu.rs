@@ -53,7 +53,7 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
 
 /// CPU time of the process trees, with their ended children.
 ///
-/// What a process used moves to its parent when the parent hears of its end. A reading during which a process ended may
+/// The time of a process moves to its parent when the parent hears of its end. A reading during which a process ended may
 /// have seen neither, so that the time of a whole run would be missing: it is read again.
 pub(crate) fn used(roots: &[u32]) -> Cpu {
     undisturbed(|| roots.iter().flat_map(|&root| tree(root)).collect(), sum_of)
