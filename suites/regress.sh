@@ -54,7 +54,7 @@ case $major in
     *) fail "no release of Debian has the tests of PostgreSQL $major" ;;
 esac
 package=postgresql-$major
-pg_regress=$(find "$(dirname "$(realpath "$bin/psql")")/../lib" -path '*/pgxs/src/test/regress/pg_regress' | head -n 1)
+pg_regress=$(find "$(dirname "$(realpath "$bin/postgres")")/../lib" -path '*/pgxs/src/test/regress/pg_regress' | head -n 1)
 [ -n "$pg_regress" ] || fail "the programs in $bin have no pg_regress"
 cache=$root/target/suites
 psql_folder=$bin
