@@ -46,6 +46,7 @@ SELECT concat_ws(' ', (SELECT attnotnull FROM pg_attribute WHERE attrelid = 't':
   (SELECT count(*) FROM t WHERE a IS NULL));
 SQL
 )
-described="$(sql <<<'\d t' | grep '^a|') $(sql <<<'\d t' | grep -c 'NOT VALID' || true) $(sql <<<'\d+ t' | grep -c 'NOT VALID')"
+shown() { "$bin/psql" -X -q -A -h "$work/socket" -U postgres postgres -c "$1"; }
+described="$(shown '\d t' | grep '^a|') $(shown '\d t' | grep -c 'NOT VALID' || true) $(shown '\d+ t' | grep -c 'NOT VALID' || true)"
 echo "PostgreSQL $(sql <<<'SHOW server_version'): attnotnull, is_nullable, convalidated, NULLs: $seen; psql: $described"
 [ "$seen" = "t NO f 2" ] && [ "$described" = "a|integer||not null| 0 1" ] || { echo "the behaviour has changed" >&2; exit 1; }

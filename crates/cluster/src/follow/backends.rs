@@ -17,7 +17,7 @@ const ROUND: Duration = Duration::from_millis(250);
 
 /// Query of every backend that may run a client's SQL, except the asking one. A walsender of a database is
 /// included, which takes SQL as long as it does not stream. So are ending sessions until they are gone.
-const LOG_INS: &str = "SELECT a.pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
+const LOG_INS: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::int8, \
      coalesce(application_name, ''), coalesce(usename::text, ''), coalesce(datname::text, ''), \
      coalesce(pg_catalog.host(client_addr), 'a Unix socket'), \
      coalesce({is_consort} OR application_name = 'consort' AND state = 'idle', false) FROM pg_catalog.pg_stat_activity a \
