@@ -149,6 +149,31 @@ fn what_counts_from_the_next_start_stays_as_it_is() {
     assert_eq!(back.listen, ["127.0.0.1:1"]);
 }
 
+/// As in PgBouncer, and as the import carries it over.
+#[test]
+fn zero_is_no_limit_of_a_log_in() {
+    let config = parse(&format!("login_time = \"0s\"\nserver_connect_timeout = \"0s\"\n{LEAST}")).unwrap();
+    for limit in [config.login_time, config.pool.connect] {
+        assert!(limit > Duration::from_hours(24 * 365), "{limit:?}");
+    }
+}
+
+/// Two valid files whose mixture is not: replicas leave at once, and the quorum changes at the next start.
+#[test]
+fn reload_that_contradicts_what_waits_is_refused() {
+    let takes_turns = |design: &&design::Design| design.orderer == design::Orderer::PrimaryOneByOne;
+    let name = design::PRIMARY_COPY.iter().find(takes_turns).expect("a design").name;
+    let of = |quorum: usize| {
+        let replica = |number| format!("[[replica]]\nname = \"r{number}\"\nhost = \"r{number}\"\n");
+        let replicas: String = (0..quorum).map(replica).collect();
+        parse(&format!("design = \"{name}\"\ncommit_replica_quorum = {quorum}\n{LEAST}{replicas}")).unwrap()
+    };
+    let (running, mut new) = (of(2), of(1));
+    let why = new.until_start(&running).unwrap_err();
+    assert!(why.contains("commit_replica_quorum") && why.contains("restart"), "{why}");
+    of(2).until_start(&running).unwrap();
+}
+
 /// A trusted extension joins the functions that are safe at replicas, wherever its table stands in the file.
 #[test]
 fn trusted_extension_is_replica_safe() {
