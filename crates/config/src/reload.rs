@@ -26,7 +26,7 @@ impl Config {
     /// the next start. The process still runs by them.
     ///
     /// # Errors
-    /// Those settings contradict one that would change at once: a sentence with both keys.
+    /// A contradiction between those settings and one that changes at once: a sentence with both keys.
     pub fn until_start(&mut self, running: &Config) -> Result<(), String> {
         // The authentication settings of clients change as a whole.
         let auth_changes = self.auth_type != running.auth_type;

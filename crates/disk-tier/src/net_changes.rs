@@ -24,7 +24,7 @@ struct Net {
     effects: BTreeMap<Row, Effect>,
     /// Rows of a table without a key.
     deletes: Vec<Row>,
-    /// How often each was inserted.
+    /// Number of insertions of each row.
     inserts: BTreeMap<Row, usize>,
 }
 

@@ -58,7 +58,7 @@ impl TableRows {
 pub struct SequenceValue {
     /// Its name, in schema `public`.
     pub name: String,
-    /// Its last value, or its next one.
+    /// Value that was given last, or is given next.
     pub value: i64,
     /// The value was given.
     pub is_called: bool,
