@@ -437,3 +437,25 @@ fn a_replica_that_dies_in_the_middle_of_its_copy_leaves_no_trace() {
     node.start().unwrap();
     all_equal(&serving, &mut console);
 }
+
+/// Nothing is written meanwhile that would show the difference again.
+#[test]
+fn replica_that_verify_found_to_differ_is_not_used_by_the_next_process() {
+    let (mut serving, mut console, _) = serving(0, THROUGH);
+    let servers = serving.servers.clone();
+    servers.replica(0).query("postgres", "UPDATE quiet SET v = 4711").expect("a change of others");
+    serving.run("verify", &["postgres"]).failed(1);
+    eventually("a replica that has failed", || console.feed("replica1", "postgres").state == "failed");
+    let why = console.feed("replica1", "postgres").why;
+    let noted = "SELECT obj_description('consort.position'::regclass) LIKE 'failed: %'";
+    eventually("the note there", || {
+        servers.replica(0).query("postgres", noted).is_ok_and(|rows| rows[0][0].as_deref() == Some("t"))
+    });
+    serving.signal("KILL");
+    serving.ended();
+    serving.start_again();
+    let mut console = Console::connect(&serving.url("postgres", "consort"));
+    let state = |console: &mut Console| console.feed("replica1", "postgres").state;
+    eventually("a state", || ["failed", "feeding", "serving"].contains(&state(&mut console).as_str()));
+    assert_eq!((state(&mut console).as_str(), console.feed("replica1", "postgres").why), ("failed", why));
+}
